@@ -1,7 +1,7 @@
 """Properties of every policy under random workloads: the invariants hold after every step, and every call ends once."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from strategies import scenarios
@@ -86,6 +86,31 @@ def test_random_failures_lose_no_call(policy, seed, keepalive, host_memory_bytes
         host_memory_bytes=host_memory_bytes,
     )
     chaos.run_steps(120)
+    assert chaos.ended
+
+
+@pytest.mark.parametrize("policy", sorted(QUEUEING))
+@settings(max_examples=5)
+@given(seed=st.integers(0, 2**32), count=st.integers(62, 70))
+def test_random_failures_lose_no_call_among_many_devices(policy, seed, count):
+    """Devices come and go, so that a decision looks at all of them or at a few."""
+    small = [device(f"a-{number}", concurrency=1 + number % 2, memory_bytes=2 * GIB) for number in range(count)]
+    large = [device(f"b-{number}", kind="b", memory_bytes=4 * GIB) for number in range(2)]
+    chaos = ChaosShell(
+        policy,
+        devices=[*small, *large],
+        functions=[
+            function("small"),
+            function("large", memory_bytes=3 * GIB, run_s=5),
+            function("part", share=0.3),
+            replace(function("few"), instances=2),
+            function("both", share=2, memory_bytes=GIB),
+        ],
+        seed=seed,
+        keepalive="fixed_ttl",
+        params={"fixed_ttl": {"ttl_s": "5"}},
+    )
+    chaos.run_steps(60)
     assert chaos.ended
 
 

@@ -125,27 +125,28 @@ def test_the_only_choice_would_be_first_if_it_waited(changes, index):
         assert (clock.now, clock.starts[index]) == tags
 
 
-class Device:
-    def __init__(self, index):
-        self.index, self.releases = index, 0
+class FakeView:
+    def __init__(self, now, *freed):
+        self.now, self.freed = now, dict.fromkeys(freed)
 
 
 def test_a_blocked_flow_is_ready_when_its_device_frees_something_or_its_time_comes():
-    flows, devices = [Numbered(index) for index in range(3)], [Device(0), Device(1)]
-    passed_over = BlockedFlows()
-    passed_over.add(flows[0], devices[:1], 10)
-    passed_over.add(flows[1], devices, math.inf)
-    passed_over.add(flows[2], (), 5)
-    assert not passed_over.ready(1)
-    devices[1].releases += 1
-    assert [*passed_over.ready(1)] == [flows[1]]
-    passed_over.discard(flows[1])
-    assert not passed_over.ready(1)
-    assert [*passed_over.ready(5)] == [flows[2]]
-    devices[0].releases += 1
-    assert [*passed_over.ready(5)] == [flows[0]]
-    assert passed_over.take_all() == [flows[0], flows[2]]
-    assert not passed_over.ready(99)
+    flows, devices = [Numbered(index) for index in range(4)], [Numbered(0), Numbered(1)]
+    blocked = BlockedFlows()
+    blocked.add(flows[0], devices[:1], 10)
+    blocked.add(flows[1], devices, math.inf)
+    blocked.add(flows[2], (), 5)
+    blocked.add(flows[3], None, math.inf)
+    assert not blocked.ready(FakeView(1))
+    assert [*blocked.ready(FakeView(1, 7))] == [flows[3]]
+    assert [*blocked.ready(FakeView(1, 1))] == [flows[3], flows[1]]
+    blocked.discard(flows[1])
+    blocked.discard(flows[3])
+    assert not blocked.ready(FakeView(1, 1))
+    assert [*blocked.ready(FakeView(5))] == [flows[2]]
+    assert [*blocked.ready(FakeView(5, 0))] == [flows[0]]
+    assert blocked.take_all() == [flows[0], flows[2]]
+    assert not blocked.ready(FakeView(99, 0, 1))
 
 
 A, B, C = (FlowKey("t", name) for name in "abc")

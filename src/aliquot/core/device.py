@@ -1,20 +1,25 @@
 """A device's slots and memory, and the eviction orders of its idle sandboxes."""
 
 from math import inf
+from typing import TYPE_CHECKING
 
+from aliquot.core.device_index import DeviceClass, DeviceGroup, DeviceIndex
 from aliquot.core.interfaces import Eviction
 from aliquot.core.model import DeviceSpec
 from aliquot.core.records import Sandbox, Slice
 from aliquot.core.tenant_slots import TenantSlots
+
+if TYPE_CHECKING:
+    from aliquot.core.flow import Flow
 
 
 class Device:
     """One device: its slots, the memory in use, and the sandboxes on it."""
 
     __slots__ = (
-        "active_slices", "evictable_bytes", "index", "kept", "kept_bytes", "last_dispatch", "measured_utilisation",
-        "memory_order", "pool_order", "releases", "resident_bytes", "running", "sandboxes", "shares_used", "slots",
-        "spec", "tenant_slots",
+        "active_slices", "device_class", "evictable_bytes", "flows", "freed", "group", "index", "kept", "kept_bytes",
+        "last_dispatch", "level", "listed", "measured_utilisation", "memory_order", "pool_order", "resident_bytes",
+        "running", "sandboxes", "shares_used", "slots", "spec", "taken", "tenant_slots",
     )  # fmt: skip
 
     def __init__(
@@ -32,8 +37,14 @@ class Device:
         self.tenant_slots = tenant_slots  # counts slots by tenant if the device has extra ones
         self.memory_order = memory  # idle, resident sandboxes that may be swapped out
         self.pool_order = pool  # idle sandboxes that may be stopped; used only when the pool is bounded
+        self.device_class: DeviceClass  # set by the index, as are the next four
+        self.group: DeviceGroup
+        self.listed: DeviceIndex | None = None
+        self.level = 0
+        self.taken = 0.0
+        self.freed: tuple[dict[int, Device], ...] = ()  # for each domain, devices with something freed
+        self.flows: dict[int, Flow] = {}  # those that have had an idle sandbox here
         self.running = 0
-        self.releases = 0  # number of times that a slot or memory was freed
         self.shares_used: float = 0
         self.measured_utilisation: float | None = None
         self.resident_bytes = 0
@@ -61,11 +72,21 @@ class Device:
         self.shares_used += share
         if self.tenant_slots is not None:
             self.tenant_slots.take(tenant)
+        if self.listed is not None:
+            self.listed.update(self)
 
     def free_slot(self, share: float, tenant: str) -> None:
         self.running -= 1
         if self.tenant_slots is not None:
             self.tenant_slots.free(tenant)
-        self.releases += 1
         # Resetting the sum when nothing runs keeps rounding errors from adding up.
         self.shares_used = self.shares_used - share if self.running else 0
+        for freed in self.freed:
+            freed[self.index] = self
+        if self.listed is not None:
+            self.listed.update(self)
+
+    def note_freed(self) -> None:
+        """Record that memory was freed, so that policies try flows that wait for it."""
+        for freed in self.freed:
+            freed[self.index] = self

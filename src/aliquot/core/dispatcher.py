@@ -9,7 +9,6 @@ from aliquot.core.errors import PolicyError
 from aliquot.core.flow import Flow
 from aliquot.core.interfaces import Choice, SwapIn
 from aliquot.core.lifecycle import HOST_WARM, WARM, InvocationChange, SandboxChange, SandboxState
-from aliquot.core.places import other_devices
 from aliquot.core.pool import Pool
 from aliquot.core.records import Invocation, Sandbox
 from aliquot.core.registry import Registry
@@ -82,7 +81,9 @@ class Dispatcher:
                 self._pool.swap_out(flow, now=now)
         if not domain.queued or not domain.has_slot():
             return False
-        choice = domain.policy.choose(domain.view)
+        view = domain.view
+        choice = domain.policy.choose(view)
+        view.freed.clear()
         if choice is None:
             return False
         self._dispatch(domain, choice, now)
@@ -155,7 +156,8 @@ def _resolve(
         problem = "its queue is empty"
     elif sandbox is None:
         if choice.sandbox is None and domain.view.can_start(flow, device):
-            return flow, (device, *other_devices(flow, device, domain.devices, domain.view.fits)), None
+            others = (registry.devices[other.spec.name] for other in domain.view.others(flow, device))
+            return flow, (device, *others), None
         problem = f"no sandbox can start on {device.spec.name} now"
     elif sandbox.flow is flow and sandbox.invocation is None and domain.view.can_use(sandbox):
         return flow, sandbox.devices, sandbox

@@ -5,9 +5,11 @@ times for both compete for all devices. Each domain has its own policy instance,
 function, and a policy need not check which devices a flow may use.
 """
 
+from bisect import insort
 from collections.abc import Iterable
 
 from aliquot.core.device import Device
+from aliquot.core.device_index import DeviceIndex
 from aliquot.core.host_memory import HostMemory
 from aliquot.core.interfaces import Packing, Queueing
 from aliquot.core.model import CPU, FunctionSpec
@@ -28,22 +30,45 @@ class Domain:
     """The devices, queueing policy and view that a group of competing flows shares."""
 
     def __init__(
-        self, name: str, policy: Queueing, packing: Packing, host: HostMemory, tenant_slots: TenantSlots
+        self,
+        name: str,
+        policy: Queueing,
+        packing: Packing,
+        index: DeviceIndex,
+        host: HostMemory,
+        tenant_slots: TenantSlots,
     ) -> None:
         self.name = name
         self.policy = policy
-        self.view = View(packing, host)
+        self.devices: list[Device] = []  # those that may get work
+        self.view = View(packing, host, index, self.devices)
         self.tenant_slots = tenant_slots if name == CPU else None  # lists its queued calls by tenant
-        self.devices: list[Device] = []
         self.queued = 0  # invocations in the queues of its flows
 
-    def set_devices(self, devices: Iterable[Device]) -> None:
-        self.devices = [device for device in devices if self._uses(device.spec.kind)]
-        self.view.devices = self.devices
+    def add(self, devices: Iterable[Device]) -> None:
+        """Add devices that may get work."""
+        for device in devices:
+            if self._uses(device.spec.kind):
+                insort(self.devices, device, key=lambda each: each.index)
+                device.freed = (*device.freed, self.view.freed)
+
+    def remove(self, devices: Iterable[Device]) -> None:
+        """Remove devices that may get no more work."""
+        for device in devices:
+            if self._uses(device.spec.kind):
+                self.devices.remove(device)
+                self.view.freed.pop(device.index, None)
+                device.freed = tuple(freed for freed in device.freed if freed is not self.view.freed)
+
+    def devices_changed(self) -> None:
+        """Tell the policy that devices were added or removed."""
+        self.view.set_classes(own for own in self.view.index.classes.values() if self._uses(own.spec.kind))
         self.policy.devices_changed(self.view)
 
     def has_slot(self) -> bool:
         """Return whether any device has a free slot. Without one the policy need not be called."""
+        if self.view.many:
+            return any(own.free for own in self.view.classes)
         for device in self.devices:  # a generator would be slower  # noqa: SIM110
             if device.running < device.slots:
                 return True

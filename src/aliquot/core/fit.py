@@ -1,58 +1,82 @@
-"""Check whether a function can ever run on a set of devices. A refusal gives the reason for each device."""
+"""Check whether a function can ever run on a set of devices. A refusal gives the reason for each class of devices."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import inf
 
 from aliquot.core.model import DeviceSpec, FunctionSpec
 
+MAX_NAMED = 4  # equal devices that a refusal names one by one
+
 
 def misfit(function: FunctionSpec, devices: Sequence[DeviceSpec], host_bytes: int | None = None) -> str | None:
-    """Return None if some devices can hold the function, or else the reasons, device by device.
+    """Return None if some devices can hold the function, or else the reasons, for each class of equal devices.
 
     `host_bytes` is the host memory that all sandboxes together may claim.
     """
     if host_bytes is not None and function.host_bytes > host_bytes:
         return f"its sandboxes claim {function.host_bytes} bytes of host memory each, and there are {host_bytes}"
-    reasons = []
-    fitting: Counter[str] = Counter()  # by kind
+    alike: dict[DeviceSpec, list[DeviceSpec]] = {}
     for device in devices:
-        reason = _misfit_on(function, device)
+        alike.setdefault(device.class_spec, []).append(device)
+    reasons = []
+    fitting: Counter[tuple[str, str]] = Counter()  # by kind and node
+    for equal in alike.values():
+        reason = misfit_on(function, equal[0])
         if reason is None:
-            fitting[device.kind] += 1
-            if fitting[device.kind] == function.device_count:
-                return None
+            for device in equal:
+                fitting[device.kind, device.node] += 1
         else:
-            reasons.append(f"{device.name}: {reason}")
+            reasons.append(f"{_names(equal)}: {reason}")
+    if fitting and max(fitting.values()) >= function.device_count:
+        return None
     if not devices:
         return "there are no devices"
     if fitting:
-        counted = ", ".join(f"{count} of kind {kind}" for kind, count in fitting.items())
-        reasons.append(f"a share of {function.share:g} takes so many whole devices of one kind; there are {counted}")
+        reasons.append(_too_few(function, fitting))
     return "; ".join([*reasons, *_largest(function, devices)])
 
 
-def could_hold(function: FunctionSpec, device: DeviceSpec, devices: Sequence[DeviceSpec]) -> bool:
-    """Return whether the function could ever be on that device, with enough others if it takes several."""
-    if _misfit_on(function, device) is not None:
+def could_hold(function: FunctionSpec, device: DeviceSpec, devices: Iterable[DeviceSpec]) -> bool:
+    """Return whether the function could ever be on that device, with enough others of its node if it takes several."""
+    if misfit_on(function, device) is not None:
         return False
     count = function.device_count
     return count == 1 or count <= sum(
-        other.kind == device.kind and _misfit_on(function, other) is None for other in devices
+        (other.kind, other.node) == (device.kind, device.node) and misfit_on(function, other) is None
+        for other in devices
     )
+
+
+def _names(devices: Sequence[DeviceSpec]) -> str:
+    """Return the names of a few devices, or one name and the number of the others."""
+    if len(devices) <= MAX_NAMED:
+        return ", ".join(device.name for device in devices)
+    return f"{devices[0].name} and {len(devices) - 1} like it"
+
+
+def _too_few(function: FunctionSpec, fitting: Counter[tuple[str, str]]) -> str:
+    most: dict[str, int] = {}
+    for (kind, _), count in fitting.items():
+        most[kind] = max(count, most.get(kind, 0))
+    counted = ", ".join(f"{count} of kind {kind}" for kind, count in most.items())
+    if len({node: None for _, node in fitting}) == 1:
+        return f"a share of {function.share:g} takes so many whole devices of one kind; there are {counted}"
+    return f"a share of {function.share:g} takes so many whole devices of one kind on one node; there are {counted}"
 
 
 def _largest(function: FunctionSpec, devices: Sequence[DeviceSpec]) -> list[str]:
     """Return the largest request that would fit: as many devices as possible, then memory."""
-    memory: dict[str, list[float]] = {}  # by kind
+    memory: dict[tuple[str, str], list[float]] = {}  # by kind and node
     for device in devices:
         if function.runs_on(device):
-            memory.setdefault(device.kind, []).append(inf if device.memory_bytes is None else device.memory_bytes)
+            size = inf if device.memory_bytes is None else device.memory_bytes
+            memory.setdefault((device.kind, device.node), []).append(size)
     if not memory or function.share == 0:
         return []
     found = []
     alone = {device.kind: device.alone for device in devices}
-    for kind, sizes in memory.items():
+    for (kind, _), sizes in memory.items():
         sizes.sort(reverse=True)
         count = min(function.device_count, len(sizes), 1 if alone[kind] else len(sizes))
         found.append((count, sizes[count - 1]))
@@ -61,7 +85,8 @@ def _largest(function: FunctionSpec, devices: Sequence[DeviceSpec]) -> list[str]
     return [f"the largest that would fit is a share of {count} with {each}{' on each device' if count > 1 else ''}"]
 
 
-def _misfit_on(function: FunctionSpec, device: DeviceSpec) -> str | None:
+def misfit_on(function: FunctionSpec, device: DeviceSpec) -> str | None:
+    """Return why the function can never use that device, or devices of its class, or None if it can."""
     if not function.runs_on(device):
         if function.share == 0:
             return f"kind {device.kind}, but without a GPU share it runs on kind cpu alone"

@@ -1,9 +1,13 @@
 """A flow: the queue of one tenant's function, its idle sandboxes, and the estimates learned from its calls."""
 
 from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from aliquot.core.device import Device
+from aliquot.core.device_index import MAX_CANDIDATES, MAX_COMPARED, DeviceClass
+from aliquot.core.idle_places import IdlePlaces, IdleSandboxes
 from aliquot.core.interfaces import Expiry
 from aliquot.core.lifecycle import HOST_WARM
 from aliquot.core.model import FlowKey, FunctionSpec
@@ -17,25 +21,14 @@ EWMA_KEEP, EWMA_NEW = 0.9, 0.1  # weights of the run time estimate and of a new 
 GAP_MEAN, GAP_DEVIATION = 1 / 8, 1 / 4  # gains for the gaps between arrivals, as for round trips in TCP
 
 
-class IdleSandboxes:
-    """A flow's idle sandboxes on one device, in order of use."""
-
-    __slots__ = ("device", "not_resident", "resident")
-
-    def __init__(self, device: Device) -> None:
-        self.device = device
-        self.resident: dict[int, Sandbox] = {}  # in device memory
-        self.not_resident: dict[int, Sandbox] = {}
-
-
 class Flow:
     """The queue of one tenant's function, with its sandboxes and estimates."""
 
     __slots__ = (
-        "arrivals", "closed", "domain", "expiry", "first_arrival", "held_back", "idle_by_device", "in_flight", "index",
-        "interarrival_deviation_s", "kept", "key", "last_arrival", "last_serviced", "misfit", "queue", "queued",
-        "recent_interarrival_s", "run_estimate_s", "run_estimates_s", "sandboxes", "spec", "tenant_weight",
-        "timer_at", "weight",
+        "arrivals", "classes", "closed", "domain", "expiry", "first_arrival", "held_back", "idle_by_device",
+        "in_flight", "index", "interarrival_deviation_s", "kept", "key", "last_arrival", "last_serviced", "misfit",
+        "places", "queue", "queued", "recent_interarrival_s", "run_estimate_s", "run_estimates_s", "sandboxes", "spec",
+        "tenant_weight", "timer_at", "weight",
     )  # fmt: skip
 
     def __init__(self, index: int, key: FlowKey, spec: FunctionSpec, domain: "Domain") -> None:
@@ -59,8 +52,10 @@ class Flow:
         self.run_estimate_s: float | None = None
         self.run_estimates_s: dict[str, float] = {}  # by kind of device
         self.sandboxes: dict[int, Sandbox] = {}
-        self.idle_by_device: dict[int, IdleSandboxes] = {}
+        self.idle_by_device: dict[int, IdleSandboxes] = {}  # of every device that has had an idle one
+        self.places: IdlePlaces | None = None  # kept up to date if its domain has many devices
         self.kept = 0  # idle sandboxes that are kept for sessions
+        self.classes: Sequence[DeviceClass] = ()  # classes of devices that can run it
         self.misfit: str | None = None  # why no device can ever run it
         self.expiry: Expiry | None = None
         self.timer_at: float | None = None
@@ -110,13 +105,13 @@ class Flow:
         self.run_estimate_s = None
         self.run_estimates_s = {}
 
-    def add_priors(self, devices: list[Device]) -> None:
-        """Take declared run times as estimates where none exist: one for each kind, and the first device's overall."""
-        for device in devices:
-            run_s = self.spec.times_on(device.spec).run_s
-            if run_s is None or not self.spec.runs_on(device.spec):
+    def add_priors(self, classes: Iterable[DeviceClass]) -> None:
+        """Take declared run times as estimates where none exist: one for each kind, and the first class's overall."""
+        for own in classes:
+            run_s = self.spec.times_on(own.spec).run_s
+            if run_s is None or not self.spec.runs_on(own.spec):
                 continue
-            self.run_estimates_s.setdefault(device.spec.kind, run_s)
+            self.run_estimates_s.setdefault(own.spec.kind, run_s)
             if self.run_estimate_s is None:
                 self.run_estimate_s = run_s
 
@@ -127,7 +122,15 @@ class Flow:
         idle = self.idle_by_device.get(device.index)
         if idle is None:
             idle = self.idle_by_device[device.index] = IdleSandboxes(device)
+            device.flows[self.index] = self
         return idle
+
+    def set_many(self, *, many: bool) -> None:
+        """Begin or stop to keep the order of its idle places, because its domain has many devices or few."""
+        self.places = IdlePlaces() if many else None
+        if self.places is not None:
+            for idle in self.idle_by_device.values():
+                self.places.update(idle)
 
     def idle_on(self, device: DeviceView) -> Sandbox | None:
         """Return the best idle sandbox on the device: resident before not resident, then by `nearness` and last use."""
@@ -140,15 +143,28 @@ class Flow:
         return candidates[next(reversed(candidates))] if candidates else None
 
     def idle_places(self) -> list[tuple[Device, Sandbox]]:
-        """Return each device on which the flow has an idle sandbox, with the sandbox that `idle_on` would return."""
+        """Return the devices on which the flow has an idle sandbox, with the sandbox that `idle_on` would return.
+
+        Among many devices these are the most recently used ones.
+        """
         if self.kept:
-            return self._places_by_nearness()
+            return self._places_by_nearness(self._listed(MAX_COMPARED))
         places = []
-        for idle in self.idle_by_device.values():
+        for idle in self._listed(MAX_COMPARED) if self.places is not None else self.idle_by_device.values():
             candidates = idle.resident or idle.not_resident
             if candidates:
                 places.append((idle.device, candidates[next(reversed(candidates))]))
         return places
+
+    def places_with_slots(self, count: int) -> list[tuple[Device, Sandbox]]:
+        """Return so many of the most recently used idle places whose device has a free slot, if there are as many."""
+        found: list[IdleSandboxes] = []
+        for idle in self._listed(MAX_CANDIDATES):
+            if idle.device.running < idle.device.slots:
+                found.append(idle)
+                if len(found) == count:
+                    break
+        return self._places_by_nearness(found)
 
     def nearness(self, sandbox: SandboxView) -> int:
         """Rank an idle sandbox: 0 if it is kept for the session of the flow's head, 1 if for none, 2 if for another.
@@ -178,13 +194,27 @@ class Flow:
         assert nearest is not None  # noqa: S101 - callers pass at least one
         return nearest
 
-    def _places_by_nearness(self) -> list[tuple[Device, Sandbox]]:
+    def _places_by_nearness(self, listed: Iterable[IdleSandboxes]) -> list[tuple[Device, Sandbox]]:
         places = [
             (idle.device, self._nearest(idle.resident or idle.not_resident))
-            for idle in self.idle_by_device.values()
+            for idle in listed
             if idle.resident or idle.not_resident
         ]
         return sorted(places, key=lambda place: self.nearness(place[1]))
+
+    def _listed(self, count: int) -> Iterable[IdleSandboxes]:
+        """Return its idle sandboxes by device, or among many devices those kept for the head's session and a few more.
+
+        A session keeps sandboxes of several flows, but only a few of them.
+        """
+        if self.places is None:
+            return self.idle_by_device.values()
+        session = self.head.session if self.kept and self.queue else None
+        if session is None:
+            return islice(self.places.recent(), count)
+        own = {s.device.index: self.idle_by_device[s.device.index] for s in session.kept.values() if s.flow is self}
+        others = (idle for idle in islice(self.places.recent(), count) if idle.device.index not in own)
+        return [*islice(own.values(), count), *others]
 
     def resident_on(self, device: DeviceView) -> bool:
         """Return whether an idle sandbox of the flow is in the memory of the device."""
@@ -192,10 +222,16 @@ class Flow:
         return bool(idle and idle.resident)
 
     def swapped_out(self) -> list[Sandbox]:
-        """Return the idle sandboxes whose bytes are on the host, the most recently used on each device first."""
+        """Return the idle sandboxes whose bytes are on the host, the most recently used on each device first.
+
+        Among many devices these are the most recently used ones.
+        """
+        devices: Iterable[IdleSandboxes] = reversed(self.idle_by_device.values())
+        if self.places is not None:
+            devices = islice(self.places.swapped_out(), MAX_CANDIDATES)
         return [
             sandbox
-            for idle in reversed(self.idle_by_device.values())
+            for idle in devices
             if idle.not_resident
             for sandbox in reversed(idle.not_resident.values())
             if sandbox.state is HOST_WARM
@@ -204,7 +240,7 @@ class Flow:
     def idle_sandboxes(self) -> list[Sandbox]:
         return [
             sandbox
-            for idle in self.idle_by_device.values()
+            for idle in (self.idle_by_device.values() if self.places is None else self.places.recent())
             for candidates in (idle.resident, idle.not_resident)
             for sandbox in candidates.values()
         ]

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from aliquot.core.device import Device
+from aliquot.core.device_index import DeviceClass
 from aliquot.core.errors import InvariantError
 from aliquot.core.flow import Flow
 from aliquot.core.lifecycle import InvocationState, SandboxState
@@ -34,6 +35,7 @@ def violations(scheduler: Scheduler) -> Iterator[str]:
     yield from _host(scheduler)
     yield from _tenant_slots(scheduler)
     yield from _kept(scheduler)
+    yield from _index(scheduler)
     yield from prefetching.violations(scheduler.prefetcher)
     for domain in scheduler.registry.domains.values():
         queued = sum(flow.queued for flow in scheduler.registry.flows.values() if flow.domain is domain)
@@ -157,3 +159,33 @@ def _kept(scheduler: Scheduler) -> Iterator[str]:
             yield f"{device.spec.name} counts {sorted(device.kept)} kept for sessions, there are {sorted(kept_bytes)}"
         if sessions.surplus(device) is not None:
             yield f"{device.spec.name}: sessions keep more than they may"
+
+
+def _index(scheduler: Scheduler) -> Iterator[str]:
+    index = scheduler.registry.index
+    for own in index.classes.values():
+        if any(d.spec.class_spec != own.spec or (d.listed is None) == index.listed for d in own.devices.values()):
+            yield f"there is a device among those like {own.spec} that does not belong there"
+        if index.listed:
+            yield from _class(own)
+    for group in index.groups.values() if index.listed else ():
+        if sorted(group.idle) != sorted(device.index for device in group.devices.values() if not device.running):
+            yield f"{group.node} lists {sorted(group.idle)} of kind {group.kind} as idle"
+    for flow in scheduler.registry.flows.values():
+        places = [] if flow.places is None else [idle.device.index for idle in flow.places.recent()]
+        idle = [place.device.index for place in flow.idle_by_device.values() if place.resident or place.not_resident]
+        if (flow.places is not None) != flow.domain.view.many or (
+            flow.places is not None and sorted(places) != sorted(idle)
+        ):
+            yield f"{flow.key} is idle on {sorted(idle)}, listed are {sorted(places)}"
+
+
+def _class(own: DeviceClass) -> Iterator[str]:
+    devices = own.devices.values()
+    free = sorted(device.index for device in devices if device.running < device.slots)
+    listed = sorted(device.index for device in own.emptiest())
+    if listed != free or own.free != len(free):
+        yield f"devices {free} like {own.spec} have a free slot, listed are {listed}, counted {own.free}"
+    taken = sum(max(device.running, device.shares_used * device.slots) for device in devices)
+    if own.slots != sum(device.slots for device in devices) or abs(own.taken - taken) > SHARE_TOLERANCE:
+        yield f"devices like {own.spec} count {own.taken} of {own.slots} slots taken, it is {taken}"

@@ -7,6 +7,7 @@ sizes then apply to each of them.
 from typing import NamedTuple
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 CPU = "cpu"
 DEFAULT_TENANT = "default"
@@ -33,6 +34,12 @@ class DeviceSpec(Struct, frozen=True):
     speed: float = 1  # relative to the device for which times are declared
     alone: bool = False  # a sandbox on it cannot use a second device
     extra_slots: int = 0  # beyond D, for tenants that hold few slots (`tenant_slots.py`); on kind cpu alone
+    node: str = ""  # the node it belongs to; a machine alone has no name
+
+    @property
+    def class_spec(self) -> "DeviceSpec":
+        """Return what it has in common with equal devices: all but its name and its node."""
+        return replace(self, name="", node="")
 
 
 class Times(Struct, frozen=True):

@@ -1,7 +1,7 @@
 """Places: the devices that one sandbox is on.
 
 A place is a tuple of device names. Most functions take one device or a part of one. A function with a whole-number
-share above 1 takes that many whole devices of one kind, all at once.
+share above 1 takes that many whole devices of one kind on one node, all at once.
 
 A queueing policy chooses the first device of a place, and this module finds the others. A flow that waits for one more
 idle device does not reserve the devices that are idle already. The queueing policies bound how far other flows may run
@@ -37,13 +37,19 @@ def other_devices(
 ) -> tuple[D, ...]:
     """Return the devices that complete the flow's place after `first`, or fewer when too few fit now.
 
-    Devices on which nothing has to be swapped out come first.
+    They are of the kind and on the node of the first. Devices on which nothing has to be swapped out come first.
     """
-    memory_bytes = flow.spec.memory_bytes
+    others = flow.spec.device_count - 1
+    if not others:
+        return ()
+    memory_bytes, spec = flow.spec.memory_bytes, first.spec
     found = [
         device
         for device in devices
-        if device.index != first.index and device.spec.kind == first.spec.kind and fits(flow, device)
+        if device.index != first.index
+        and device.spec.kind == spec.kind
+        and device.spec.node == spec.node
+        and fits(flow, device)
     ]
     found.sort(key=lambda device: (device.free_bytes < memory_bytes, device.index))
-    return tuple(found[: flow.spec.device_count - 1])
+    return tuple(found[:others])

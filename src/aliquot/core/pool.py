@@ -148,6 +148,8 @@ class Pool:
         if sandbox.invocation is None:
             sandbox.flow.idle_at(sandbox.device).not_resident.pop(sandbox.id)
             self._add_idle(sandbox, now=now)
+            for device in sandbox.devices:
+                device.note_freed()  # its bytes may be evicted from now on
             if sandbox.unload_when_ready:
                 self._unload(sandbox)
         sandbox.unload_when_ready = False
@@ -169,7 +171,7 @@ class Pool:
             del device.sandboxes[sandbox.id]
             if sandbox.holds_memory:
                 device.resident_bytes -= sandbox.bytes
-                device.releases += 1
+                device.note_freed()
         self.host.claimed -= sandbox.host_bytes
         self._slices.end_run(sandbox)
         sandbox.change(SandboxChange.END)
@@ -216,6 +218,8 @@ class Pool:
         idle = flow.idle_at(device)
         del idle.resident[sandbox.id]
         idle.not_resident[sandbox.id] = sandbox
+        if flow.places is not None:
+            flow.places.update(idle)
         for each in sandbox.devices:
             each.memory_order.forget(sandbox)
             each.evictable_bytes -= sandbox.bytes
@@ -230,12 +234,15 @@ class Pool:
         idle = flow.idle_at(device)
         if sandbox.state is not WARM:
             idle.not_resident[sandbox.id] = sandbox
+            if flow.places is not None:
+                flow.places.update(idle)
             return
         idle.resident[sandbox.id] = sandbox
         for each in sandbox.devices:
             each.evictable_bytes += sandbox.bytes
-            each.releases += 1
             each.memory_order.add(sandbox, now=now)
+        if flow.places is not None:
+            flow.places.update(idle)
         if len(idle.resident) == 1:
             flow.domain.policy.residency_changed(flow, device)
 
@@ -263,15 +270,17 @@ class Pool:
             for each in sandbox.devices:
                 each.pool_order.remove(sandbox)
         self.host.remove_idle(sandbox)
-        if idle.not_resident.pop(sandbox.id, None) is not None:
-            return
-        if idle.resident.pop(sandbox.id, None) is None:
+        resident = idle.resident.pop(sandbox.id, None) is not None
+        if not resident and idle.not_resident.pop(sandbox.id, None) is None:
             return  # it has just started and was never idle
-        for each in sandbox.devices:
-            each.memory_order.remove(sandbox)
-            each.evictable_bytes -= sandbox.bytes
-        if not idle.resident:
-            flow.domain.policy.residency_changed(flow, device)
+        if flow.places is not None:
+            flow.places.update(idle)
+        if resident:
+            for each in sandbox.devices:
+                each.memory_order.remove(sandbox)
+                each.evictable_bytes -= sandbox.bytes
+            if not idle.resident:
+                flow.domain.policy.residency_changed(flow, device)
 
     def _make_room(self, devices: tuple[Device, ...], needed: int, *, now: float) -> None:
         for device in devices:
@@ -310,7 +319,7 @@ class Pool:
         """Count the sandbox as idle. Flows that wait for host memory are tried again, whatever device they wait for."""
         if self.host.vacate(sandbox):
             for device in self._devices.values():
-                device.releases += 1
+                device.note_freed()
 
     def _stop_keeping_first(self, kept: Mapping[int, Sandbox], *, now: float) -> bool:
         """Stop keeping the least recently used of these sandboxes, and return whether there was one."""

@@ -158,9 +158,8 @@ class Scheduler:
         for sandbox in list(device.sandboxes.values()):
             self._lose(sandbox, f"device {event.device} was lost")
         self.registry.remove_device(device)
-        for flow in self.registry.flows.values():
-            if flow.misfit is not None:
-                self._fail_queued(flow, flow.misfit)
+        for flow in self.registry.misfits.values():
+            self._fail_queued(flow, flow.misfit or "")
 
     def _utilisation_measured(self, event: UtilisationMeasured) -> None:
         self.registry.device(event.device).measured_utilisation = event.utilisation

@@ -4,12 +4,24 @@ The protocols have properties only, so `mypy --strict` refuses a policy that ass
 invocation's run time is unknown, here and in the core, until it has run.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Protocol
 
+from aliquot.core.device_index import (
+    MAX_CANDIDATES,
+    MAX_COMPARED,
+    DeviceClass,
+    DeviceGroup,
+    DeviceIndex,
+    level_for,
+)
 from aliquot.core.lifecycle import HOLDS_DEVICE_MEMORY, SandboxState
 from aliquot.core.model import DeviceSpec, FlowKey, FunctionSpec
 from aliquot.core.places import other_devices
+
+if TYPE_CHECKING:
+    from aliquot.core.device import Device
 
 SHARE_TOLERANCE = 1e-9  # so that three shares of 1/3 fit on one device
 
@@ -68,7 +80,9 @@ class DeviceView(Protocol):
     @property
     def running(self) -> int: ...
     @property
-    def releases(self) -> int: ...  # number of times that a slot or memory was freed
+    def device_class(self) -> DeviceClass: ...
+    @property
+    def group(self) -> DeviceGroup: ...  # the devices of its kind on its node
     @property
     def shares_used(self) -> float: ...
     @property
@@ -92,6 +106,8 @@ class FlowView(Protocol):
     def key(self) -> FlowKey: ...
     @property
     def spec(self) -> FunctionSpec: ...
+    @property
+    def classes(self) -> Sequence[DeviceClass]: ...  # of devices that can run it
     @property
     def weight(self) -> float: ...  # the tenant's weight times the function's
     @property
@@ -118,7 +134,8 @@ class FlowView(Protocol):
     def last_serviced(self) -> float: ...
     def swapped_out(self) -> "Sequence[SandboxView]": ...
     def idle_on(self, device: DeviceView) -> SandboxView | None: ...
-    def idle_places(self) -> Sequence[tuple[DeviceView, SandboxView]]: ...
+    def idle_places(self) -> Sequence[tuple[DeviceView, SandboxView]]: ...  # a few of them, among many devices
+    def places_with_slots(self, count: int) -> Sequence[tuple[DeviceView, SandboxView]]: ...
     def nearness(self, sandbox: SandboxView) -> int: ...  # to the session of its head; smaller is nearer
     def resident_on(self, device: DeviceView) -> bool: ...
 
@@ -146,15 +163,137 @@ class _UnboundedHost:
 
 
 class View:
-    """The time, and the devices that the flows of one domain compete for."""
+    """The time, and the devices that the flows of one domain compete for.
 
-    __slots__ = ("devices", "host", "now", "packing")
+    `candidates` and `idle_places` are the places that a decision looks at. Up to `MAX_CANDIDATES` devices these are all
+    there are. Among more devices they are a few, in a fixed order, so that a decision costs the same on any number.
+    """
 
-    def __init__(self, packing: DeviceChooser | None = None, host: HostMemoryView | None = None) -> None:
+    __slots__ = ("classes", "devices", "freed", "host", "index", "many", "now", "packing")
+
+    def __init__(
+        self,
+        packing: DeviceChooser | None = None,
+        host: HostMemoryView | None = None,
+        index: DeviceIndex | None = None,
+        devices: "Sequence[DeviceView] | None" = None,
+    ) -> None:
         self.now: float = 0
         self.packing: DeviceChooser = packing or _FirstDevice()  # chooses the device of a new slice
         self.host: HostMemoryView = host or _UnboundedHost()
-        self.devices: Sequence[DeviceView] = ()
+        self.index = DeviceIndex() if index is None else index
+        self.devices: Sequence[DeviceView] = () if devices is None else devices  # that may get work
+        self.classes: Sequence[DeviceClass] = ()  # of these devices
+        self.many = False  # whether there are too many to look at each of them
+        self.freed: dict[int, Device] = {}  # devices where a slot or memory was freed since the policy last chose
+
+    def set_classes(self, classes: Iterable[DeviceClass]) -> None:
+        """Record that the devices have changed, and which classes they are of."""
+        self.classes = list(classes)
+        self.many = len(self.devices) > MAX_CANDIDATES
+
+    # --- places to look at ------------------------------------------------------------------------------
+
+    def candidates(self, flow: FlowView) -> Sequence[DeviceView]:
+        """Return the devices to look at for a new sandbox of the flow.
+
+        Among many devices they all have room for it. For a flow without a declared share the devices with the most free
+        compute come first. A slice also goes where compute is already in use, so that whole devices stay free.
+        """
+        if not self.many:
+            return self.devices
+        return self._few_devices(flow) if flow.spec.device_count == 1 else self._few_groups(flow)
+
+    def idle_places(self, flow: FlowView) -> Sequence[tuple[DeviceView, SandboxView]]:
+        """Return the places to look at where the flow has an idle sandbox, with that sandbox.
+
+        Among many devices they all have a free slot.
+        """
+        if not self.many:
+            return flow.idle_places()
+        free = sum(own.free for own in flow.classes)
+        if free > MAX_COMPARED:
+            found = flow.places_with_slots(MAX_COMPARED)
+            if found or free > MAX_CANDIDATES:
+                return found
+        devices = (device for own in flow.classes for device in own.emptiest())
+        places = [(device, sandbox) for device in devices if (sandbox := flow.idle_on(device)) is not None]
+        return sorted(places, key=lambda place: flow.nearness(place[1]))
+
+    def _few_devices(self, flow: FlowView) -> list[DeviceView]:
+        classes, spec = flow.classes, flow.spec
+        if len(classes) > MAX_CANDIDATES:  # begin with another class for each call
+            first = flow.head.number % len(classes)
+            classes = [*classes[first:], *classes[:first]][:MAX_CANDIDATES]
+        looked_at = MAX_CANDIDATES // max(1, len(classes))
+        compared = max(2, MAX_COMPARED // max(1, len(classes)))
+        found: dict[int, DeviceView] = {}
+        for own in classes:
+            lowest = level_for(spec.share_on(own.spec))
+            if spec.share:
+                self._take(flow, own.fullest(lowest), looked_at // 2, compared // 2, found)
+                self._take(flow, own.emptiest(lowest), looked_at // 2, compared // 2, found)
+            else:
+                self._take(flow, own.emptiest(lowest), looked_at, compared, found)
+        return list(found.values())
+
+    def _take(
+        self, flow: FlowView, devices: "Iterable[Device]", looked_at: int, wanted: int, found: dict[int, DeviceView]
+    ) -> None:
+        """Add the first devices that have room, so many of those looked at."""
+        for device in islice(devices, max(1, looked_at)):
+            if self.fits(flow, device):
+                found[device.index] = device
+                wanted -= 1
+                if wanted <= 0:
+                    return
+
+    def _few_groups(self, flow: FlowView) -> list[DeviceView]:
+        """Return the first devices of places for a flow that takes several whole devices."""
+        kinds = dict.fromkeys(own.spec.kind for own in flow.classes)
+        groups = chain.from_iterable(self.index.groups_with(kind, flow.spec.device_count) for kind in kinds)
+        found: list[DeviceView] = []
+        for group in islice(groups, MAX_CANDIDATES):
+            first = next((device for device in group.first_idle(MAX_COMPARED) if self.can_start(flow, device)), None)
+            if first is not None:
+                found.append(first)
+                if len(found) == MAX_COMPARED:
+                    break
+        return found
+
+    def free_devices(self) -> Sequence[DeviceView]:
+        """Return the devices to look at for any flow: those with a free slot, or among many a few of each class."""
+        if not self.many:
+            return [device for device in self.devices if device.running < device.slots]
+        count = max(1, MAX_COMPARED // len(self.classes))
+        return [device for own in self.classes[:MAX_CANDIDATES] for device in islice(own.emptiest(), count)]
+
+    # --- checks -----------------------------------------------------------------------------------------
+
+    def busy_fraction(self) -> float:
+        """Return the fraction of the slots that is taken."""
+        taken = slots = 0.0
+        if self.many:
+            for own in self.classes:
+                taken += own.taken
+                slots += own.slots
+            return taken / slots
+        for device in self.devices:
+            taken += max(device.running, device.shares_used * device.slots)  # they differ if shares are declared
+            slots += device.slots
+        return taken / slots
+
+    def could_hold(self, flow: FlowView, device: DeviceView) -> bool:
+        """Return whether the flow could ever be on that device, with enough others if it takes several."""
+        if device.device_class not in flow.classes:
+            return False
+        count = flow.spec.device_count
+        return count == 1 or count <= sum(other.device_class in flow.classes for other in device.group.devices.values())
+
+    def others(self, flow: FlowView, device: DeviceView) -> "tuple[DeviceView, ...]":
+        """Return the devices that complete the flow's place after this one, or fewer when too few fit now."""
+        near = device.group.first_idle(MAX_CANDIDATES) if self.many else self.devices
+        return other_devices(flow, device, near, self.fits)
 
     def has_slot(self, flow: FlowView, device: DeviceView) -> bool:
         """Return whether fewer than D invocations run there, and the shares would add up to at most 1."""
@@ -172,7 +311,7 @@ class View:
         share = flow.spec.share
         if share is None or share <= 1:  # quicker than `device_count`, and this is called often
             return True
-        return len(other_devices(flow, device, self.devices, self.fits)) == flow.spec.device_count - 1
+        return len(self.others(flow, device)) == flow.spec.device_count - 1
 
     def fits(self, flow: FlowView, device: DeviceView) -> bool:
         """Return whether that device alone has room for a new sandbox of the flow."""

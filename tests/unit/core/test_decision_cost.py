@@ -1,8 +1,9 @@
-"""The cost of a decision must not grow with the number of flows or sandboxes. It is counted exactly, in bytecodes."""
+"""The cost of a decision must not grow with flows, sandboxes or devices. It is counted exactly, in bytecodes."""
 
 import sys
 
 import pytest
+from msgspec.structs import replace
 
 from aliquot.core.commands import Fetch, Run, StartSandbox
 from aliquot.core.events import (
@@ -15,6 +16,7 @@ from aliquot.core.events import (
     SandboxStarted,
     SessionBegan,
 )
+from aliquot.core.invariants import check
 from aliquot.core.model import DeviceSpec
 from aliquot.policies.queueing import QUEUEING
 from aliquot.testing import Harness, device, function
@@ -161,3 +163,61 @@ def opcodes_per_extra_slot(tenants):
 def test_an_extra_slot_costs_about_the_same_with_ten_and_with_a_thousand_tenants():
     few, many = opcodes_per_extra_slot(10), opcodes_per_extra_slot(1000)
     assert many <= 1.5 * few, f"{few:.0f} bytecodes with 10 tenants, {many:.0f} with 1000"
+
+
+def opcodes_per_call_on(policy, devices, load, *, share=None, nodes=1):
+    """Let ten flows use this part of the slots, with a backlog if it is all of them, and count a finish and a call."""
+    names = [f"f{number}" for number in range(10)]
+    harness = Harness(
+        policy,
+        devices=[
+            replace(device(f"gpu-{number}", concurrency=2, memory_bytes=100), node=f"n{number % nodes}")
+            for number in range(devices)
+        ],
+        functions=[function(name, cold_s=0.5, load_s=0.1, memory_bytes=1, share=share) for name in names],
+    )
+    in_flight = devices if load == "half" else 2 * devices
+    scheduler, running, calls = harness.scheduler, [], 0
+
+    def step(events):
+        commands = scheduler.step(scheduler.now + 0.5 / in_flight, events)  # two steps a call, so a run takes a second
+        running.extend(of_type(Run, commands))
+        while started := [SandboxStarted(command.sandbox) for command in of_type(StartSandbox, commands)]:
+            commands = scheduler.step(scheduler.now, started)
+            running.extend(of_type(Run, commands))
+
+    def call():
+        nonlocal calls
+        calls += 1
+        return InvocationArrived(str(calls), "default", names[calls * 7 % 10])
+
+    def turn():
+        done = running.pop(0)
+        step([RunFinished(done.invocation, done.sandbox, 1)])
+        step([call()])
+
+    for _ in range(in_flight):
+        step([call()])
+    if load == "full":
+        step([call() for _ in range(20)])
+    for _ in range(WARM_UP + devices):
+        turn()
+    with Counter() as counter:
+        for _ in range(MEASURED):
+            turn()
+    check(scheduler)
+    return counter.count / MEASURED
+
+
+@pytest.mark.parametrize("load", ["half", "full"])
+@pytest.mark.parametrize("policy", sorted(QUEUEING))
+def test_a_call_costs_about_the_same_on_four_and_on_four_hundred_devices(policy, load):
+    few, many = opcodes_per_call_on(policy, 4, load), opcodes_per_call_on(policy, 400, load)
+    assert many <= 2 * few, f"{few:.0f} bytecodes on 4 devices, {many:.0f} on 400"
+
+
+@pytest.mark.parametrize("load", ["half", "full"])
+def test_a_call_costs_about_the_same_on_four_and_on_four_thousand_devices(load):
+    few = opcodes_per_call_on("fair_resident", 4, load)
+    many = opcodes_per_call_on("fair_resident", 4000, load, nodes=1000)
+    assert many <= 2 * few, f"{few:.0f} bytecodes on 4 devices, {many:.0f} on 4000"

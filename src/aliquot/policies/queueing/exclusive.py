@@ -5,9 +5,13 @@ a named tenant belongs to its function's client, because in the thesis a client 
 device moves to the fullest queue when that is more than 150 % as full as another queue that has more than one device.
 """
 
+from bisect import insort
+from collections import OrderedDict
+from collections.abc import Sequence
+from itertools import islice
 from typing import TypeAlias
 
-from aliquot.core.fit import could_hold, misfit
+from aliquot.core.device_index import MAX_COMPARED, DeviceClass
 from aliquot.core.interfaces import Choice, Params, Queueing, RandomSource
 from aliquot.core.model import DEFAULT_TENANT
 from aliquot.core.view import DeviceView, FlowView, InvocationView, View
@@ -29,6 +33,17 @@ class ClientGroup:
         self.order = ArrivalOrder()
         self.queued = 0
         self.devices: list[DeviceView] = []
+        self.classes: dict[DeviceClass, None] = {}  # of its devices
+        self.by_use: OrderedDict[int, DeviceView] = OrderedDict()  # freed ones first, those just dispatched to last
+
+    def add(self, device: DeviceView) -> None:
+        insort(self.devices, device, key=lambda each: each.index)
+        self.by_use[device.index] = device
+        self.classes[device.device_class] = None
+
+    def to_look_at(self, view: View) -> Sequence[DeviceView]:
+        """Return its devices, or among many devices a few of them."""
+        return [*islice(self.by_use.values(), MAX_COMPARED)] if view.many else self.devices
 
 
 class Exclusive(Queueing):
@@ -41,6 +56,7 @@ class Exclusive(Queueing):
         self._clients: dict[Client, int] = {}  # number of flows of each client
         self._groups: list[ClientGroup] = []
         self._group_of: dict[Client, ClientGroup] = {}
+        self._owner: dict[int, ClientGroup] = {}  # by device
 
     def opened(self, flow: FlowView, view: View) -> None:
         client = _client(flow)
@@ -70,16 +86,21 @@ class Exclusive(Queueing):
 
     def dispatched(self, flow: FlowView, invocation: InvocationView, device: DeviceView, view: View) -> None:
         self._group_of[_client(flow)].queued -= 1
+        self._owner[device.index].by_use.move_to_end(device.index)
+
+    def finished(self, flow: FlowView, invocation: InvocationView, view: View) -> None:
+        for device in invocation.devices:
+            if device.index in self._owner:  # it may be gone
+                self._owner[device.index].by_use.move_to_end(device.index, last=False)
 
     def choose(self, view: View) -> Choice | None:
         heads = [(flow, group) for group in self._groups if (flow := group.order.first()) is not None]
         reserved: dict[int, None] = {}  # devices that an older call from another group waits for
         for flow, group in sorted(heads, key=lambda head: head[0].head.number):
-            devices = group.devices
-            specs = [device.spec for device in view.devices]
-            guest = flow.spec.device_count > 1 or misfit(flow.spec, [device.spec for device in devices]) is not None
+            devices: Sequence[DeviceView] = group.to_look_at(view)
+            guest = flow.spec.device_count > 1 or not any(own in flow.classes for own in group.classes)
             if guest:  # too large for its own devices, so it may use others
-                devices = [device for device in view.devices if could_hold(flow.spec, device.spec, specs)]
+                devices = [device for device in view.candidates(flow) if view.could_hold(flow, device)]
             place = least_recent(view, flow, [device for device in devices if device.index not in reserved])
             if place is not None:
                 return Choice(flow, *place, f"client {_client(flow)[1]}, {'a guest' if guest else 'its own device'}")
@@ -92,9 +113,10 @@ class Exclusive(Queueing):
         entries = sorted((entry for group in self._groups for entry in group.order), key=lambda entry: entry[0])
         count = max(1, min(len(self._clients), len(view.devices)))
         self._groups = [ClientGroup() for _ in range(count)]
+        self._owner = {}
         self._group_of = {client: self._groups[place % count] for place, client in enumerate(self._clients)}
         for place, device in enumerate(view.devices):
-            self._groups[place * count // len(view.devices)].devices.append(device)
+            self._give(device, self._groups[place * count // len(view.devices)])
         seen: dict[int, FlowView] = {}
         for number, flow in entries:
             if flow.queued:
@@ -112,8 +134,12 @@ class Exclusive(Queueing):
         if fullest.queued > self._threshold * max(emptiest.queued, 1):
             device = min(emptiest.devices, key=lambda device: (device.running, device.last_dispatch, device.index))
             emptiest.devices.remove(device)
-            fullest.devices.append(device)
-            fullest.devices.sort(key=lambda device: device.index)
+            del emptiest.by_use[device.index]
+            self._give(device, fullest)
+
+    def _give(self, device: DeviceView, group: ClientGroup) -> None:
+        group.add(device)
+        self._owner[device.index] = group
 
 
 def _client(flow: FlowView) -> Client:

@@ -140,7 +140,7 @@ class FairResident(Queueing):
     # --- decisions --------------------------------------------------------------------------------------
 
     def choose(self, view: View) -> Choice | None:
-        for flow in self._blocked.ready(view.now):
+        for flow in self._blocked.ready(view):
             self._changed[flow.index] = flow
         if len(self._changed) == 1:
             (flow,) = self._changed.values()
@@ -196,10 +196,10 @@ class FairResident(Queueing):
         if not self._params.joint:
             place = sticky(view, flow, self._estimator.allowed)
             self._start_s = 0.0
-            return Choice(flow, *place, "most urgent") if place else WaitDecision(view.devices, inf)
+            return Choice(flow, *place, "most urgent") if place else WaitDecision(None, inf)
         best = self._estimator.best(view, flow)
         if best is None:
-            return WaitDecision(view.devices, inf)
+            return WaitDecision(None, inf)
         ends_s, self._start_s, (device, sandbox) = best
         if sandbox is None and self._start_s > 0:
             wait = self._estimator.better_to_wait(view, flow, self._start_s)

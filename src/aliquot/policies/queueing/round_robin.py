@@ -1,6 +1,8 @@
 """Round robin, from the thesis: the k-th request goes to device k mod n, and later requests wait for it."""
 
-from aliquot.core.fit import could_hold
+from bisect import bisect_left
+
+from aliquot.core.device_index import MAX_CANDIDATES
 from aliquot.core.interfaces import Choice, Params, RandomSource
 from aliquot.core.view import DeviceView, FlowView, InvocationView, View
 from aliquot.policies.queueing.parts.arrival_order import InArrivalOrder
@@ -10,25 +12,31 @@ from aliquot.policies.queueing.parts.placement import on_device
 class RoundRobin(InArrivalOrder):
     def __init__(self, params: Params, generator: RandomSource) -> None:
         super().__init__(params, generator)
-        self._turn = 0
+        self._turn = self._at = 0
 
     def choose(self, view: View) -> Choice | None:
         flow = self.order.first()
         if flow is None:
             return None
-        device = self._device(flow, view)
+        self._at = self._position(flow, view)
+        device = view.devices[self._at]
         place = on_device(view, flow, device)
         return Choice(flow, *place, f"{device.spec.name}'s turn") if place else None
 
     def dispatched(self, flow: FlowView, invocation: InvocationView, device: DeviceView, view: View) -> None:
-        self._turn = (view.devices.index(device) + 1) % len(view.devices)
+        at = self._at if view.devices[self._at] is device else view.devices.index(device)
+        self._turn = (at + 1) % len(view.devices)
 
     def devices_changed(self, view: View) -> None:
         self._turn %= len(view.devices) or 1
+        self._at = 0
 
-    def _device(self, flow: FlowView, view: View) -> DeviceView:
-        """Return the device whose turn it is, skipping those that could never hold the function."""
+    def _position(self, flow: FlowView, view: View) -> int:
+        """Return the position of the device whose turn it is, skipping those that could never hold the function."""
         count = len(view.devices)
-        turns = (view.devices[(self._turn + skip) % count] for skip in range(count))
-        specs = [device.spec for device in view.devices]
-        return next(device for device in turns if could_hold(flow.spec, device.spec, specs))
+        for skip in range(min(count, MAX_CANDIDATES)):
+            at = (self._turn + skip) % count
+            if view.could_hold(flow, view.devices[at]):
+                return at
+        found = (device for own in flow.classes for device in own.devices.values() if view.could_hold(flow, device))
+        return bisect_left(view.devices, next(found).index, key=lambda device: device.index)

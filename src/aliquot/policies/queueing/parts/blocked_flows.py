@@ -4,21 +4,10 @@ Most of them wait for a slot on the one device that has their memory. Trying all
 cost more than all the attempts that succeed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from aliquot.core.view import DeviceView, FlowView
+from aliquot.core.view import DeviceView, FlowView, View
 from aliquot.policies.queueing.parts.flow_heap import FlowHeap
-
-
-class DeviceWaiters:
-    """The flows that wait for a slot or memory on one device."""
-
-    __slots__ = ("device", "flows", "releases")
-
-    def __init__(self, device: DeviceView) -> None:
-        self.device = device
-        self.releases = device.releases  # the device's count when the first of them began to wait
-        self.flows: dict[int, FlowView] = {}
 
 
 class BlockedFlows:
@@ -26,20 +15,20 @@ class BlockedFlows:
 
     def __init__(self) -> None:
         self._flows: dict[int, tuple[FlowView, Sequence[DeviceView]]] = {}
-        self._waiters: dict[int, DeviceWaiters] = {}  # by device
+        self._anywhere: dict[int, FlowView] = {}  # those that wait for something to be freed on any device
+        self._by_device: dict[int, dict[int, FlowView]] = {}
         self._until: FlowHeap[float] = FlowHeap()
 
     def __contains__(self, flow: FlowView) -> bool:
         return flow.index in self._flows
 
-    def add(self, flow: FlowView, devices: Sequence[DeviceView], until: float) -> None:
-        """Block the flow until something is freed on one of these devices, or that time has come."""
-        self._flows[flow.index] = (flow, devices)
-        for device in devices:
-            waiters = self._waiters.get(device.index)
-            if waiters is None:
-                waiters = self._waiters[device.index] = DeviceWaiters(device)
-            waiters.flows[flow.index] = flow
+    def add(self, flow: FlowView, devices: Sequence[DeviceView] | None, until: float) -> None:
+        """Block the flow until something is freed on one of these devices, or on any if None, or that time has come."""
+        self._flows[flow.index] = (flow, devices or ())
+        if devices is None:
+            self._anywhere[flow.index] = flow
+        for device in devices or ():
+            self._by_device.setdefault(device.index, {})[flow.index] = flow
         self._until.set(flow, until)
 
     def discard(self, flow: FlowView) -> None:
@@ -47,20 +36,22 @@ class BlockedFlows:
         if known is None:
             return
         self._until.discard(flow)
+        self._anywhere.pop(flow.index, None)
         for device in known[1]:
-            waiters = self._waiters[device.index]
-            del waiters.flows[flow.index]
-            if not waiters.flows:
-                del self._waiters[device.index]
+            waiting = self._by_device[device.index]
+            del waiting[flow.index]
+            if not waiting:
+                del self._by_device[device.index]
 
-    def ready(self, now: float) -> Sequence[FlowView]:
+    def ready(self, view: View) -> Iterable[FlowView]:
         """Return the flows worth another attempt. The caller discards them, and adds them again if it fails."""
         if not self._flows:
             return ()
-        ready = self._until.take(now)
-        for waiters in self._waiters.values():
-            if waiters.releases != waiters.device.releases:
-                ready += waiters.flows.values()
+        ready = self._until.take(view.now)
+        if view.freed:
+            ready += self._anywhere.values()
+            for index in view.freed if self._by_device else ():
+                ready += self._by_device.get(index, {}).values()
         return ready
 
     def take_all(self) -> list[FlowView]:

@@ -15,9 +15,9 @@ ExpectedEnd: TypeAlias = tuple[
 
 
 class WaitDecision(NamedTuple):
-    """A decision to wait until something is freed on one of these devices, or until that time."""
+    """A decision to wait until something is freed on one of these devices, or on any if None, or until that time."""
 
-    devices: Sequence[DeviceView]
+    devices: Sequence[DeviceView] | None
     until: float
 
 
@@ -68,7 +68,7 @@ class EndEstimator:
         best: ExpectedEnd | None = None
         nearest = 0
         as_good: list[Placement] = []
-        for device, sandbox in flow.idle_places():
+        for device, sandbox in view.idle_places(flow):
             if self.allowed(device) and view.can_use(sandbox):
                 start_s = 0.0 if sandbox.state in HOLDS_DEVICE_MEMORY else reload_s(flow, device)
                 ends_s = start_s + self._stretched_run_s(flow, device)
@@ -83,7 +83,7 @@ class EndEstimator:
     def _best_new(self, view: View, flow: FlowView) -> ExpectedEnd | None:
         best: ExpectedEnd | None = None
         as_good: list[Placement] = []
-        for device in view.devices:
+        for device in view.candidates(flow):
             if self.allowed(device) and view.can_start(flow, device) and flow.idle_on(device) is None:
                 start_s = cold_s(flow, device)
                 ends_s = start_s + self._stretched_run_s(flow, device)
@@ -109,12 +109,12 @@ class EndEstimator:
         waiting must be quicker by up to half.
         """
         wait_s, idle = self._wait_s(view, flow)
-        if wait_s is None or wait_s >= start_s * (1 + _busy_fraction(view.devices)) / 2:
+        if wait_s is None or wait_s >= start_s * (1 + view.busy_fraction()) / 2:
             return None
         # However idle the devices become, waiting must be quicker than half of the shortest start. If no run ends
         # where the flow waits, the expected wait grows at most as fast as time passes.
         sure_s = _min_cold_s(flow) / 2 - wait_s
-        return WaitDecision(idle, view.now + sure_s) if sure_s > 0 else WaitDecision(view.devices, inf)
+        return WaitDecision(idle, view.now + sure_s) if sure_s > 0 else WaitDecision(None, inf)
 
     def _wait_s(self, view: View, flow: FlowView) -> tuple[float | None, list[DeviceView]]:
         """Return the wait for a sandbox of the flow, or None, and the full devices on which it has idle ones."""
@@ -155,12 +155,3 @@ def _min_cold_s(flow: FlowView) -> float:
     if not spec.times_by_kind:
         return spec.times.cold_s
     return min(spec.times.cold_s, *(times.cold_s for times in spec.times_by_kind.values()))
-
-
-def _busy_fraction(devices: Sequence[DeviceView]) -> float:
-    """Return the fraction of the slots that is taken."""
-    taken = slots = 0.0
-    for device in devices:
-        taken += max(device.running, device.shares_used * device.slots)  # they differ if shares are declared
-        slots += device.slots
-    return taken / slots

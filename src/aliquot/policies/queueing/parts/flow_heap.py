@@ -53,6 +53,21 @@ class KeyedHeap(Generic[N, K]):
         entry = self.first_entry()
         return entry[0] if entry else None
 
+    def smallest(self, count: int) -> list[N]:
+        """Return so many items with the smallest keys, in order."""
+        found: dict[int, tuple[K, int, N]] = {}
+        while len(found) < count and (entry := self.first_entry()) is not None:
+            found[entry[1]] = heappop(self._heap)
+            while self._heap and self._heap[0][:2] == entry[:2]:  # the same entry once more
+                heappop(self._heap)
+        for entry in found.values():
+            heappush(self._heap, entry)
+        return [item for _, _, item in found.values()]
+
+    def items(self) -> list[N]:
+        """Return all items, in no particular order but always in the same one."""
+        return list({entry[1]: entry[2] for entry in self._heap if entry[1] in self._keys}.values())
+
     def take(self, up_to: K) -> list[N]:
         """Remove and return the items with a key up to this one, in order."""
         taken = []

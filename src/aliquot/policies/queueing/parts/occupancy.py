@@ -6,6 +6,7 @@ invocations at once are not worthwhile if the measurements show, beyond their ow
 throughput.
 """
 
+from bisect import bisect_left, insort
 from collections.abc import Mapping
 from math import exp, log, sqrt
 
@@ -60,7 +61,8 @@ class Occupancy:
 
     def __init__(self) -> None:
         self._by_device: dict[int, dict[str, ActiveRun]] = {}  # by device
-        self._by_flow: dict[int, dict[str, ActiveRun]] = {}  # by flow
+        # By flow, in order of the expected end. A flow may have thousands of runs in flight.
+        self._by_flow: dict[int, list[tuple[float, str, ActiveRun]]] = {}
         self._alone: dict[tuple[int, str], MovingMean] = {}  # by flow and kind: logarithms of run times
         self._stretch: dict[str, dict[int, MovingMean]] = {}  # by kind and number at once: logarithms of stretches
         self._known: dict[tuple[str, int], float] = {}  # the same as factors, once there are enough measurements
@@ -78,14 +80,14 @@ class Occupancy:
         run = ActiveRun(tuple(each.index for each in invocation.devices), ends, device.running)
         for index in run.devices:
             self._by_device.setdefault(index, {})[invocation.id] = run
-        self._by_flow.setdefault(flow.index, {})[invocation.id] = run
+        insort(self._by_flow.setdefault(flow.index, []), (ends, invocation.id, run))
 
     def ended(self, flow: FlowView, invocation: InvocationView, device: DeviceView) -> None:
         run = self._by_device[device.index].get(invocation.id)
-        if flow.index in self._by_flow:
-            self._by_flow[flow.index].pop(invocation.id, None)
         if run is None:
             return
+        own = self._by_flow[flow.index]
+        del own[bisect_left(own, (run.ends, invocation.id))]
         for index in run.devices:
             del self._by_device[index][invocation.id]
         if invocation.run_s:
@@ -93,14 +95,14 @@ class Occupancy:
 
     def forget(self, flow: FlowView) -> list[str]:
         """Forget a removed flow, and return its invocations that were in flight."""
-        own = self._by_flow.pop(flow.index, {})
-        for name, run in own.items():
+        own = self._by_flow.pop(flow.index, [])
+        for _, name, run in own:
             for index in run.devices:
                 self._by_device[index].pop(name, None)
         for kind in self._stretch:
             self._alone.pop((flow.index, kind), None)
         self._deviation_s.pop(flow.index, None)
-        return list(own)
+        return [name for _, name, _ in own]
 
     def free_in_s(self, device: DeviceView, now: float) -> float:
         """Return the estimated seconds until the first invocation on the device ends."""
@@ -111,7 +113,9 @@ class Occupancy:
         own = self._by_flow.get(flow.index)
         if not own:
             return None
-        return min(_left_s(run, now) for run in own.values()) + self._deviation_s.get(flow.index, 0.0)
+        overdue = bisect_left(own, (now,))
+        nearest = own[max(0, overdue - 1) : overdue + 1]  # the run that is overdue least, and the next one to end
+        return min(_left_s(run, now) for _, _, run in nearest) + self._deviation_s.get(flow.index, 0.0)
 
     def stretch(self, device: DeviceView, at_once: int) -> float:
         """Return how many times longer so many invocations at once take there than one alone."""

@@ -24,7 +24,7 @@ def on_device(view: View, flow: FlowView, device: DeviceView) -> Placement | Non
 def least_recent(view: View, flow: FlowView, devices: Iterable[DeviceView] | None = None) -> Placement | None:
     """Place the flow on the device that has gone longest without a dispatch, whether it is warm there or not."""
     if devices is None:
-        devices = view.devices
+        devices = _idle_and_new(view, flow)
     if flow.spec.share:
         return packed(view, flow, [place for device in devices if (place := on_device(view, flow, device))])
     best: Placement | None = None
@@ -39,7 +39,7 @@ def sticky(view: View, flow: FlowView, allowed: Callable[[DeviceView], bool] | N
     if flow.spec.share:
         return _packed_sticky(view, flow, allowed or (lambda _: True))
     swapped_out: Placement | None = None
-    for device, sandbox in flow.idle_places():
+    for device, sandbox in view.idle_places(flow):
         if not view.can_use(sandbox) or (allowed and not allowed(device)):
             continue
         if sandbox.state in HOLDS_DEVICE_MEMORY:
@@ -57,25 +57,35 @@ def packed(view: View, flow: FlowView, places: Sequence[Placement]) -> Placement
 
 
 def _packed_sticky(view: View, flow: FlowView, allowed: Callable[[DeviceView], bool]) -> Placement | None:
-    idle = [(device, sandbox) for device, sandbox in flow.idle_places() if allowed(device) and view.can_use(sandbox)]
+    idle = [
+        (device, sandbox) for device, sandbox in view.idle_places(flow) if allowed(device) and view.can_use(sandbox)
+    ]
     resident = [place for place in idle if place[1].state in HOLDS_DEVICE_MEMORY]
     fresh: list[Placement] = []
     if not idle:
-        fresh = [(device, None) for device in view.devices if allowed(device) and view.can_start(flow, device)]
+        fresh = [(device, None) for device in view.candidates(flow) if allowed(device) and view.can_start(flow, device)]
     return packed(view, flow, resident or idle or fresh)
 
 
 def _most_free_slots(view: View, flow: FlowView, allowed: Callable[[DeviceView], bool] | None) -> Placement | None:
     best: DeviceView | None = None
     max_free = 0
-    for device in view.devices:
+    for device in view.candidates(flow):
         free = device.slots - device.running
         if free > max_free and view.can_start(flow, device) and (allowed is None or allowed(device)):
             best, max_free = device, free
     return (best, None) if best is not None else None
 
 
-def by_last_dispatch(devices: Sequence[DeviceView]) -> list[DeviceView]:
-    """Return the devices with a free slot, the one unused for longest first."""
-    free = [device for device in devices if device.running < device.slots]
-    return sorted(free, key=lambda device: (device.last_dispatch, device.index))
+def by_last_dispatch(view: View) -> list[DeviceView]:
+    """Return the devices with a free slot, or a few of many, the one unused for longest first."""
+    return sorted(view.free_devices(), key=lambda device: (device.last_dispatch, device.index))
+
+
+def _idle_and_new(view: View, flow: FlowView) -> Sequence[DeviceView]:
+    """Return the devices to look at for an idle sandbox or a new one."""
+    if not view.many:
+        return view.devices
+    idle = {device.index: device for device, _ in view.idle_places(flow)}
+    idle.update((device.index, device) for device in view.candidates(flow))
+    return [*idle.values()]
