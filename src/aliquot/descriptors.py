@@ -6,7 +6,7 @@
 | a sandbox, or a cell that is ready | 6: its connection, two output pipes, its process, its control channel, its view |
 | a sandbox while it is forked | 6 more: the process's ends of these, its control groups, the mount of its view |
 | a shared buffer | 1 |
-| a body above a mebibyte | 1 |
+| a body above a mebibyte | 2: its own and that of Python's mapping |
 | a zygote | 2: its control socket and its error output |
 | store, event loop, workers, installations | about 60 |
 
@@ -20,6 +20,7 @@ from typing import NamedTuple
 from aliquot.core.errors import InputError
 
 SANDBOX_DESCRIPTORS = 6
+BODY_DESCRIPTORS = 2
 STARTING_DESCRIPTORS = 6  # in addition, while a sandbox is forked
 RESERVED_DESCRIPTORS = 128  # for zygotes and the server itself
 MIN_DESCRIPTORS = 2 * RESERVED_DESCRIPTORS
@@ -47,8 +48,8 @@ def divide_descriptors(limit: int) -> DescriptorShares:
         connections=6 * part,
         sandboxes=max(2, 4 * part // (SANDBOX_DESCRIPTORS + STARTING_DESCRIPTORS)),
         shared_buffers=2 * part,
-        request_bodies=3 * part // 2,
-        reply_bodies=3 * part // 2,
+        request_bodies=3 * part // (2 * BODY_DESCRIPTORS),
+        reply_bodies=3 * part // (2 * BODY_DESCRIPTORS),
     )
 
 

@@ -33,12 +33,18 @@ UNFINISHED = (
     f"import os, time\ndef main(args):\n    os.write(3, {REPLY.pack(0, False, 0, RESULT_BYTES, 0)!r})\n"
     "    os.write(3, b'x' * 100_000)\n    time.sleep(1000)\n"
 )
+SLEEPS = "import time\ndef main(args):\n    time.sleep(args['s'])\n    return {}\n"
 LARGE = "def main(args):\n    return {'text': 'x' * args['size'], 'given': len(args.get('given', ''))}\n"
 
 
 @pytest.fixture(scope="module")
 def server_options():
-    limits = {"payload_bytes": RESULT_BYTES, "bodies_bytes": 64 * MIB, "replies_bytes": 64 * MIB}
+    limits = {
+        "payload_bytes": RESULT_BYTES,
+        "bodies_bytes": 64 * MIB,
+        "replies_bytes": 64 * MIB,
+        "calls_in_flight": 400,
+    }
     options = [word for name, value in limits.items() for word in ("--limit", f"{name}={value}")]
     return ("--devices", "host:1", "--cpu-slots", "16", *options)
 
@@ -48,6 +54,16 @@ def rows_of_the_page():
     section = PAGE.read_text().partition("\n## Budgets\n")[2].partition("\n## ")[0]
     table = [line.split("|")[1].strip() for line in section.splitlines() if line.startswith("|")]
     return table[2:]
+
+
+def resident_bytes(pid):
+    status = Path(f"/proc/{pid}/status").read_text()
+    return 1024 * int(re.search(r"VmRSS:\s+(\d+)", status)[1])
+
+
+def cancel_all(client, activations):
+    for activation in activations:
+        client.delete(f"activations/{activation}").raise_for_status()
 
 
 def test_every_row_of_the_table_of_budgets_has_a_test_and_every_test_a_row():
@@ -86,5 +102,37 @@ def test_unfinished_replies_of_one_tenant_delay_no_other_tenants_replies(tenants
         answers = pool.map(lambda _: tenants.neighbour.result("large", {"size": 2 * MIB}), range(8))
         assert [len(answer["text"]) for answer in answers] == [2 * MIB] * 8
     assert tenants.neighbour.result("large", {"size": 1, "given": "x" * 2 * MIB})["given"] == 2 * MIB
-    for activation in started:
-        tenants.attacker.delete(f"activations/{activation}").raise_for_status()
+    cancel_all(tenants.attacker, started)
+
+
+@pytest.mark.budget("payload bytes")
+def test_payloads_of_accepted_calls_wait_on_disk_and_those_of_blocking_calls_have_a_bound(tenants):
+    tenants.attacker.deploy("sleeps", SLEEPS, limits={"instances": 1, "timeout": 120_000})
+    tenants.neighbour.deploy("large", LARGE)
+    before = resident_bytes(tenants.server.process.pid)
+    body = {"s": 60, "text": "x" * 700_000}
+    accepted = [tenants.attacker.post("actions/sleeps", json=body).json()["activationId"] for _ in range(150)]
+    assert resident_bytes(tenants.server.process.pid) - before < 50 * MIB, "105 MB are queued"
+
+    def block(_):
+        return tenants.attacker.post("actions/sleeps", params={"blocking": "true", "timeout": 2000}, json=body)
+
+    with ThreadPoolExecutor(64) as pool:
+        answers = list(pool.map(block, range(64)))
+        refused = [answer for answer in answers if answer.status_code == 429]
+        assert refused
+        assert all("payloads: the namespace holds" in answer.json()["error"] for answer in refused)
+    assert tenants.neighbour.result("large", {"size": 1, "given": "x" * 2 * MIB})["given"] == 2 * MIB
+    more = [answer.json()["activationId"] for answer in answers if answer.status_code == 202]
+    cancel_all(tenants.attacker, [*more, *accepted])
+
+
+@pytest.mark.budget("calls in flight")
+def test_calls_in_flight_of_one_tenant_leave_some_to_others(tenants):
+    tenants.attacker.deploy("sleeps", SLEEPS, limits={"instances": 1, "timeout": 120_000})
+    answers = [tenants.attacker.post("actions/sleeps", json={"s": 60}) for _ in range(250)]
+    accepted = [answer.json()["activationId"] for answer in answers if answer.status_code == 202]
+    assert 150 < len(accepted) <= 200
+    assert "in flight (count: " in answers[-1].json()["error"]
+    tenants.check_neighbour()
+    cancel_all(tenants.attacker, accepted)

@@ -1,10 +1,11 @@
 """Large replies of real sandboxes wait for their tenant's part of the memory, and for nothing else."""
 
 import gc
+from pathlib import Path
 
 from sandboxes import play, result
 
-from aliquot.live.bodies.large import PREFIX_BYTES, BodyMapping
+from aliquot.descriptors import BODY_DESCRIPTORS
 from aliquot.runtime.frames import REPLY
 from aliquot.testing.waiting import wait_on_loop
 
@@ -15,6 +16,11 @@ UNFINISHED = (
     "    os.write(3, b'x' * 100_000)\n    time.sleep(1000)\n"
 )
 LARGE = "def main(args):\n    return {'text': 'x' * 3_000_000}\n"
+
+
+def open_bodies():
+    names = [str(fd.readlink()) for fd in Path("/proc/self/fd").iterdir() if fd.is_symlink() and fd.exists()]
+    return sum("aliquot-body" in name for name in names)
 
 
 async def begun(rig, tenant, count):
@@ -29,18 +35,17 @@ async def begun(rig, tenant, count):
 
 def test_unfinished_replies_have_one_bound_and_delay_no_other_tenants_reply(tmp_path):
     async def scene(rig):
-        gc.collect()
-        before = BodyMapping.in_use
+        memory = rig.node._reply_memory
         sandboxes = await begun(rig, "greedy", 6)
-        assert BodyMapping.in_use - before <= TOTAL_BYTES // 2 + 6 * PREFIX_BYTES
+        assert 0 < memory.used <= TOTAL_BYTES // 2
+        assert open_bodies() == BODY_DESCRIPTORS * (memory.used // RESULT_BYTES)
         neighbour = await rig.started(LARGE, tenant="neighbour")
         for _ in range(3):
             assert len(result(await rig.run(neighbour))["text"]) == 3_000_000
         for sandbox in sandboxes:
             rig.node.stop_sandbox(sandbox)
         gc.collect()
-        assert BodyMapping.in_use == before
-        assert not rig.node._reply_memory.is_awaited("nobody")
+        assert (memory.used, open_bodies()) == (0, 0)
 
     play(tmp_path, scene, result_bytes=RESULT_BYTES, replies_bytes=TOTAL_BYTES)
 

@@ -16,6 +16,7 @@ import uvloop
 from msgspec import Struct
 from msgspec.structs import replace
 
+from aliquot.budgets import MappingBudget
 from aliquot.clock import now_ms
 from aliquot.core.errors import InputError
 from aliquot.descriptors import DescriptorShares, divide_descriptors, raise_descriptor_limit
@@ -117,11 +118,13 @@ async def _serve(
     )
     catalogue = Catalogue(store, service, keys)
     metrics = Metrics()
+    payloads = MappingBudget("payloads", settings.gateway.bodies_bytes, shares.request_bodies)
     composer = Composer(
         service,
         store,
         catalogue.resolve,
         max_components=settings.gateway.sequence_length,
+        payloads=payloads.bytes,
         count=metrics.count,
     )
     operator = secrets.token_urlsafe(32)
@@ -151,6 +154,7 @@ async def _serve(
             fabric=fabric,
             buffers=node.buffers,
             metrics=metrics,
+            payloads=payloads,
         )
         chores: list[asyncio.Task[Any]] = [
             asyncio.create_task(_prune(store, settings)),
@@ -214,7 +218,7 @@ class _Server(uvicorn.Server):
 
 def _uvicorn_config(settings: ServerSettings, app: Gateway, gateway_settings: GatewaySettings) -> uvicorn.Config:
     tls = settings.tls
-    protocol = make_protocol(app.invoke, app.request_ids, gateway_settings)
+    protocol = make_protocol(app.invoke, app.request_ids, gateway_settings, app.payloads)
     return uvicorn.Config(
         app,
         http=protocol,

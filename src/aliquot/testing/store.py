@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 from msgspec.structs import replace
 
 from aliquot.live.store.base import (
+    SMALL_PAYLOAD_BYTES,
     ActivationQuery,
     Document,
     DocumentChange,
@@ -92,7 +93,14 @@ class MemoryStore(Store):
             self._queue[activation_id] = replace(self._queue[activation_id], started=True)
 
     async def unfinished(self) -> list[Accepted]:
-        return [accepted for accepted in self._queue.values() if accepted.id not in self._activations]
+        return [
+            accepted if len(accepted.payload) <= SMALL_PAYLOAD_BYTES else replace(accepted, payload=b"")
+            for accepted in self._queue.values()
+            if accepted.id not in self._activations
+        ]
+
+    async def payload(self, activation_id: str) -> bytes | memoryview:
+        return self._queue[activation_id].payload if activation_id in self._queue else b""
 
     # --- the journal ------------------------------------------------------------------------------------
 

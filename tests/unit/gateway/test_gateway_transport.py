@@ -12,7 +12,6 @@ import uvicorn
 from gateway_client import ACTIONS, NS, gateway, on_a_loop
 from virtual_time import in_virtual_time
 
-from aliquot.live.bodies.large import BodyMapping
 from aliquot.live.gateway.invocation.protocol import make_protocol
 from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.node.base import Outcome, Status
@@ -67,7 +66,7 @@ async def served(**settings):
     asyncio.get_running_loop().set_exception_handler(lambda _, context: trouble.append(context))
     async with gateway(**settings) as g:
         with socket.create_server(("127.0.0.1", 0)) as listener:
-            fast = make_protocol(g.app.invoke, g.app.request_ids, GatewaySettings(**settings))
+            fast = make_protocol(g.app.invoke, g.app.request_ids, GatewaySettings(**settings), g.app.payloads)
             http = fast if SERVED["fast"] else "httptools"
             config = uvicorn.Config(
                 g.app,
@@ -392,10 +391,9 @@ async def test_a_response_may_take_longer_than_the_idle_timeout(monkeypatch):
 @on_a_loop
 async def test_the_memory_of_all_large_bodies_is_limited(chunked):
     body = b'{"x":"%b"}' % (b"x" * 3_000_000)
-    room = 2 * 2**20 + (4_000_000 if chunked else len(body))
-    gc.collect()  # garbage of earlier tests
-    in_use = BodyMapping.in_use
-    async with served(payload_bytes=4_000_000, bodies_bytes=in_use + room) as (g, connect):
+    room = 2 * (4_000_000 if chunked else len(body))  # a namespace alone gets half
+    async with served(payload_bytes=4_000_000, bodies_bytes=room) as (g, connect):
+        payloads = g.app.payloads.bytes
 
         def request(wire):
             length = {"Transfer_Encoding": "chunked"} if chunked else {"Content_Length": len(body)}
@@ -406,18 +404,18 @@ async def test_the_memory_of_all_large_bodies_is_limited(chunked):
         first, second, third = await connect(), await connect(), await connect()
         head, sent = request(first)
         await first.send(head + sent[:2_000_000])
-        await wait_on_loop(lambda: BodyMapping.in_use, lambda used: used > in_use, what="memory for the first body")
+        await wait_on_loop(lambda: payloads.used > 2**20, what="memory for the first body")
         head, sent_second = request(second)
         await second.send(head + sent_second[:2_000_000])
         status, text, headers = await second.error()
-        assert (status, text) == (503, "System is overloaded, try again later.")
+        assert status == 429
+        assert "payloads: the namespace holds" in text
         assert headers["connection"] == "close"
         await first.send(sent[2_000_000:])
         assert (await first.answer())[2] == b"{}"
         g.platform.calls.clear()
-        await wait_on_loop(
-            lambda: BodyMapping.in_use, lambda used: used <= in_use, what="the first body's memory to be freed"
-        )
+        gc.collect()  # the test's own exchanges
+        await wait_on_loop(lambda: payloads.used == 0, what="the first body's memory to be freed")
         head, sent = request(third)
         await third.send(head + sent)
         assert (await third.answer())[2] == b"{}"

@@ -7,6 +7,7 @@ import pytest
 from aliquot.budgets import Budget, BudgetError
 from aliquot.core.errors import InputError
 from aliquot.descriptors import (
+    BODY_DESCRIPTORS,
     RESERVED_DESCRIPTORS,
     SANDBOX_DESCRIPTORS,
     STARTING_DESCRIPTORS,
@@ -60,8 +61,7 @@ def test_all_kinds_of_descriptors_together_stay_below_the_limit(limit):
         + shares.connections
         + shares.sandboxes * (SANDBOX_DESCRIPTORS + STARTING_DESCRIPTORS)
         + shares.shared_buffers
-        + shares.request_bodies
-        + shares.reply_bodies
+        + (shares.request_bodies + shares.reply_bodies) * BODY_DESCRIPTORS
     )
     assert most <= limit
     assert min(shares) >= 2

@@ -48,7 +48,8 @@ def test_large_bodies_are_kept_whole_and_left_out_of_lists(opened):
             await store.accept(replace(accepted(1), payload=large))
             await store.accept(accepted(2))
         async with opened() as store:
-            assert [bytes(one.payload) for one in await store.unfinished()] == [bytes(large), b"{}"]
+            assert [bytes(one.payload) for one in await store.unfinished()] == [b"", b"{}"]
+            assert [bytes(await store.payload(one.id)) for one in await store.unfinished()] == [bytes(large), b"{}"]
             await store.finish(record)
             store.record(replace(record, id=f"{3:032x}"))
             store.record(activation(4))

@@ -2,6 +2,7 @@
 
 from urllib.parse import quote
 
+from aliquot.budgets import MappingBudget
 from aliquot.live.bodies.json_checker import JsonChecker
 from aliquot.live.catalogue.catalogue import Catalogue
 from aliquot.live.datasets.fabric import Fabric
@@ -33,7 +34,7 @@ from aliquot.live.gateway.web.target import PREFIX as WEB
 from aliquot.live.gateway.web.target import WebTargets
 from aliquot.live.invocations.metrics import Metrics
 from aliquot.live.invocations.platform import Platform
-from aliquot.live.invocations.rate_limits import RateLimiters
+from aliquot.live.invocations.rate_limits import CallTotals, RateLimiters
 from aliquot.live.invocations.sessions.registry import SessionRegistry
 from aliquot.live.node.shared_buffers import NodeBuffers
 from aliquot.live.store.base import Store
@@ -56,6 +57,7 @@ class Gateway:
         fabric: Fabric | None = None,
         buffers: NodeBuffers | None = None,
         metrics: Metrics | None = None,
+        payloads: MappingBudget | None = None,
     ) -> None:
         """Put the parts together. Parts that are not given are made here, without buffers shared with sandboxes."""
         self._platform = platform
@@ -63,12 +65,14 @@ class Gateway:
         self._store = store
         self._settings = settings
         self._json_checker = json_checker or JsonChecker()
-        self.rate_limiters = RateLimiters(settings.rate_limits)
+        self.payloads = payloads or MappingBudget("payloads", settings.bodies_bytes, settings.calls_in_flight)
+        totals = CallTotals(settings.calls_in_flight, self.payloads)
+        self.rate_limiters = RateLimiters(settings.rate_limits, totals=totals)
         self._auth = Auth(catalogue, self.rate_limiters)
         self.sessions = sessions or SessionRegistry(store, platform, settings.sessions)
         self.fabric = fabric or Fabric(store)
         catalogue.add_namespace_data(self.fabric.datasets)
-        self._bodies = BodyReader(settings)
+        self._bodies = BodyReader(settings, self.payloads)
         self._metrics = metrics or Metrics()
         self._dispatcher = TriggerDispatcher(platform, catalogue, self.rate_limiters, self._metrics)
         self.alarms = AlarmScheduler(store, catalogue, self._dispatcher.fire)

@@ -37,8 +37,10 @@ class GatewaySettings(Struct, frozen=True):
     payload_bytes: int = 64 * MIB
     web_payload_bytes: int = 16 * MIB  # payloads of web actions' callers without a key
     event_bytes: int = MIB  # the body of a fired trigger, which is copied for each of its rules
-    bodies_bytes: int = 1024 * MIB  # all requests' bodies in memory together; a namespace gets half of what is free
-    replies_bytes: int = 1024 * MIB  # all large results in memory together, likewise
+    # Totals for all namespaces, of which each gets half of what the others leave.
+    bodies_bytes: int = 1024 * MIB  # bodies that arrive, and payloads of calls that wait or run
+    replies_bytes: int = 1024 * MIB  # large results
+    calls_in_flight: int = 32_768
     parameters_bytes: int = MIB
     code_bytes: int = 48 * MIB
 

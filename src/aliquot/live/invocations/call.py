@@ -10,11 +10,13 @@ The gateway makes a call and gives it to `Platform.submit`. `done` is called onc
 from collections.abc import Callable
 from typing import Protocol
 
+from aliquot.budgets import Reservation
 from aliquot.core.commands import Start
 from aliquot.core.places import Place
 from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.node.base import BufferHandle, Outcome
 from aliquot.live.node.shared_buffers import SandboxBuffers
+from aliquot.live.store.base import SMALL_PAYLOAD_BYTES
 from aliquot.live.store.records import Accepted, Action, Activation, Namespace
 
 
@@ -79,8 +81,8 @@ class Call:
 
     __slots__ = (
         "action", "activation", "cause", "done", "durable", "ended", "followers", "function", "id", "namespace",
-        "notes", "outcome", "parked", "payload", "pickled", "queue_entry", "reason", "resolved", "run", "session",
-        "shared", "transaction",
+        "notes", "on_disk", "outcome", "parked", "payload", "pickled", "queue_entry", "reason", "reserved", "resolved",
+        "run", "session", "shared", "transaction",
     )  # fmt: skip
 
     def __init__(
@@ -106,6 +108,8 @@ class Call:
         self.function = resolved.function  # name of the flow in the caller's namespace
         self.action: Action = resolved.action
         self.payload = payload  # a JSON object with all parameters merged, or the SDK's pickled arguments
+        self.on_disk = False  # the payload is in the store's queue only
+        self.reserved: Reservation | None = None  # the payload's part of the namespace's memory
         self.pickled = pickled
         self.shared = shared
         self.durable = durable  # in the store's queue: accepted before it ran
@@ -147,6 +151,11 @@ class Call:
             follower.ended(call)
 
         self.done = done
+
+    def leave_payload_on_disk(self) -> None:
+        """Free the memory of a large payload that is in the store's queue. It is read again when the call runs."""
+        if len(self.payload) > SMALL_PAYLOAD_BYTES:
+            self.payload, self.on_disk, self.reserved = b"", True, None
 
     def accepted(self, now_ms: int) -> Accepted:
         """Return the entry for the store's queue. Shared buffers are copied into its payload."""

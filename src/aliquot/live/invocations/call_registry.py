@@ -65,6 +65,17 @@ class CallRegistry:
         except StoreError as error:
             raise OverloadedError(str(error)) from error
 
+    async def load_payload(self, call: Call) -> bool:
+        """Read the payload of a queued call from disk, if it is only there. Return False if it is gone."""
+        while call.on_disk:
+            try:
+                call.payload = await self._store.payload(call.id)
+            except StoreError as error:
+                await self._pause_after(error)
+                continue
+            call.on_disk = False
+        return len(call.payload) > 0
+
     async def mark_started(self, activation_id: str) -> None:
         """Write that a queued call has begun. It is durable on return."""
         await self._write_with_retries(lambda: self._store.mark_started(activation_id))
@@ -115,8 +126,11 @@ class CallRegistry:
             try:
                 return await write()
             except StoreError as error:
-                log.warning("the store fails; trying again", error=str(error))
-                await asyncio.sleep(STORE_RETRY_DELAY_S)
+                await self._pause_after(error)
+
+    async def _pause_after(self, error: StoreError) -> None:
+        log.warning("the store fails; trying again", error=str(error))
+        await asyncio.sleep(STORE_RETRY_DELAY_S)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run the coroutine as a task that `stop` cancels."""

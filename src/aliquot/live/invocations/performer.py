@@ -239,9 +239,17 @@ class CommandPerformer:
     async def _run_durably(self, sandbox: int, call: Call) -> None:
         """Run a queued call once its start is on disk, so that a crash does not make it run twice."""
         await self._registry.mark_started(call.queue_entry)
+        has_payload = await self._registry.load_payload(call)
         assignment = self._assignments.get(sandbox)
-        if assignment is not None and assignment.call is call:  # it was neither cancelled nor lost meanwhile
-            self._node.run(sandbox, run_request(call, assignment, now_ms()))
+        if assignment is None or assignment.call is not call:  # it was cancelled or lost meanwhile
+            return
+        if not has_payload:
+            log.error("the payload of a queued call is not in the store", activation=call.id)
+            self._give_up(sandbox)
+            return
+        self._node.run(sandbox, run_request(call, assignment, now_ms()))
+        if call.durable and call.queue_entry == call.id:  # if the run has to be repeated, it is read again
+            call.leave_payload_on_disk()
 
     def _fail(self, command: Fail) -> None:
         call = self._registry.calls.get(command.invocation)

@@ -31,8 +31,9 @@ async def recover_calls(composer: Composer, store: Store, catalogue: Catalogue) 
             cause=accepted.cause,
             session=accepted.session,
         )
+        call.on_disk = not accepted.payload
         if resolved is not None and (accepted.rerun or not accepted.started):
-            composer.enqueue(call)
+            await composer.recover(call)
             continue
         await composer.end_unstarted(call, DELETED if resolved is None else INTERRUPTED)
     return len(unfinished)

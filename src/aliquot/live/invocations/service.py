@@ -154,17 +154,20 @@ class Service:
         self.registry.check_open()
         call.queue_entry = call.id
         await self.registry.keep(call)
+        call.leave_payload_on_disk()
         self.enqueue(call)
 
     async def accept_all(self, calls: Sequence[Call], record: Activation) -> None:
         await self.registry.keep_all(calls, record)
         for call in calls:
+            call.leave_payload_on_disk()
             self.enqueue(call)
 
     async def detach(self, call: Call) -> None:
         if call.activation is None and not call.durable:
             call.queue_entry = call.id
             await self.registry.keep(call)
+            call.leave_payload_on_disk()
 
     def cancel(self, namespace: str, activation_id: str) -> bool:
         call = self.calls.get(activation_id)

@@ -24,6 +24,11 @@ class ReplyMemory:
         self._waiting: dict[str, deque[Retry]] = {}  # by tenant, the first to come first
         self._waking = False
 
+    @property
+    def used(self) -> int:
+        """The bytes of all replies that have memory."""
+        return self._budget.bytes.used
+
     def reserve(self, tenant: str, size: int) -> tuple[Reservation, Reservation] | None:
         """Reserve memory for one reply, or return None if the tenant's part is in use."""
         return self._budget.reserve(tenant, size) if self._budget.fits(tenant, size) else None

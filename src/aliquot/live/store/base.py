@@ -14,8 +14,10 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from aliquot.core.units import GIB
+from aliquot.core.units import GIB, KIB
 from aliquot.live.store.records import Accepted, Activation
+
+SMALL_PAYLOAD_BYTES = 4 * KIB  # a queued invocation with a larger payload leaves it on disk until it runs
 
 
 class StoreError(Exception):
@@ -148,7 +150,14 @@ class Store(ABC):
 
     @abstractmethod
     async def unfinished(self) -> list[Accepted]:
-        """Return accepted invocations without a record, in order of acceptance. The server reads them at start."""
+        """Return accepted invocations without a record, in order of acceptance. The server reads them at start.
+
+        A payload above `SMALL_PAYLOAD_BYTES` is left out, so that the queue may be larger than the memory.
+        """
+
+    @abstractmethod
+    async def payload(self, activation_id: str) -> bytes | memoryview:
+        """Return the payload of a queued invocation, or nothing if it is not in the queue."""
 
     # --- the journal ------------------------------------------------------------------------------------
 

@@ -4,15 +4,18 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
-from aliquot.live.store.base import ActivationQuery, Document
+from aliquot.live.store.base import SMALL_PAYLOAD_BYTES, ActivationQuery, Document
 from aliquot.live.store.large_bodies import read_large_payload, without_large_bodies
 from aliquot.live.store.records import Accepted, Activation
 
 COLUMNS = "id, namespace, name, start_ms, end_ms, summary, response, logs, pickled, session"
 ONE = f"SELECT {COLUMNS} FROM activation WHERE id = ? AND namespace = ?"  # noqa: S608 - our own names
+PAYLOAD = "SELECT payload FROM queue WHERE id = ?"
 DOCUMENTS = "SELECT namespace, name, body FROM document WHERE collection = ? ORDER BY namespace, name"
 UNFINISHED = (
-    "SELECT id, namespace, name, accepted_ms, payload, pickled, rerun, started, cause, session FROM queue "
+    "SELECT id, namespace, name, accepted_ms, "
+    "CASE WHEN length(payload) <= ? THEN payload ELSE x'' END, "
+    "pickled, rerun, started, cause, session FROM queue "
     "WHERE NOT EXISTS (SELECT 1 FROM activation WHERE activation.id = queue.id) ORDER BY seq"
 )
 
@@ -66,11 +69,17 @@ def documents(connection: sqlite3.Connection, collection: str) -> list[Document]
 
 
 def unfinished(connection: sqlite3.Connection) -> list[Accepted]:
-    found = []
-    for id_, namespace, name, accepted, payload, pickled, rerun, started, *more in connection.execute(UNFINISHED):
-        body = payload or read_large_payload(connection, id_)
-        found.append(Accepted(id_, namespace, name, accepted, body, bool(pickled), bool(rerun), bool(started), *more))
-    return found
+    rows = connection.execute(UNFINISHED, (SMALL_PAYLOAD_BYTES,))
+    return [
+        Accepted(id_, namespace, name, accepted, payload, bool(pickled), bool(rerun), bool(started), *more)
+        for id_, namespace, name, accepted, payload, pickled, rerun, started, *more in rows
+    ]
+
+
+def payload(connection: sqlite3.Connection, activation_id: str) -> bytes | memoryview:
+    """Return the payload of a queued invocation, or nothing if it is not in the queue."""
+    row = connection.execute(PAYLOAD, (activation_id,)).fetchone()
+    return b"" if row is None else row[0] or read_large_payload(connection, activation_id)
 
 
 def _where(query: ActivationQuery, last_seq: int) -> tuple[str, list[Any]]:

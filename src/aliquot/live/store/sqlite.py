@@ -166,6 +166,9 @@ class SqliteStore(Store):
     async def unfinished(self) -> list[Accepted]:
         return await self._read(reads.unfinished)
 
+    async def payload(self, activation_id: str) -> bytes | memoryview:
+        return await self._read(lambda connection: reads.payload(connection, activation_id))
+
     # --- the journal ------------------------------------------------------------------------------------
 
     def open_segment(self, snapshot: bytes) -> None:

@@ -72,7 +72,8 @@ class TriggerDispatcher:
         try:
             await self._platform.accept_all(calls, record)
         except BaseException:
-            limiter.running -= len(calls)
+            for _ in calls:
+                limiter.end()
             raise
         self._metrics.count_fire(namespace.name, trigger.name)
         return activation_id
@@ -92,14 +93,17 @@ class TriggerDispatcher:
         except AccessDeniedError as error:
             return ACCESS_DENIED.format(error)
 
-        limiter.running += 1
-
         def done(call: Call) -> None:
             call.done = None
-            limiter.running -= 1
+            limiter.end()
             self._metrics.count(call)
 
-        return Call(self._ids(), namespace, resolved, payload, durable=True, done=done)
+        call = Call(self._ids(), namespace, resolved, payload, durable=True, done=done)
+        try:
+            limiter.begin(call)
+        except CallRefusedError as error:
+            return str(error)
+        return call
 
 
 def _log_line(rule: Rule, outcome: Call | str) -> str:

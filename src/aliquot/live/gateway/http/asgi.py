@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 
-from aliquot.live.bodies.large import BodyMemoryError, IncomingBody
+from aliquot.budgets import BudgetError, MappingBudget
+from aliquot.live.bodies.large import LARGE_BODY_BYTES, IncomingBody
 from aliquot.live.gateway.http.deadlines import Deadlines
-from aliquot.live.gateway.http.refusal import CLOSE, OVERLOADED, SLOW, Refusal, malformed, too_large
+from aliquot.live.gateway.http.refusal import CLOSE, SLOW, Refusal, malformed, too_large
 from aliquot.live.gateway.http.responses import CORS, Body, Headers, pieces_of, size_of
 from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.store.ids import Ids
@@ -31,23 +32,25 @@ class Disconnected(Exception):  # noqa: N818 - an event, not an error
 class BodyReader:
     """Reads request bodies with limits on size, speed and total memory. One timer watches all slow bodies."""
 
-    def __init__(self, settings: GatewaySettings) -> None:
+    def __init__(self, settings: GatewaySettings, payloads: MappingBudget) -> None:
         self._min_progress_bytes = settings.body_least_bytes
-        self._max_total_bytes = settings.bodies_bytes
+        self._payloads = payloads
         self._slow: Deadlines[_BodyRead] = Deadlines(settings.body_s, self._check_progress)
 
     def close(self) -> None:
         """Stop the timer."""
         self._slow.close()
 
-    async def read(self, headers: dict[bytes, bytes], receive: Receive, max_bytes: int) -> bytes:
-        """Return the whole body.
+    async def read(self, headers: dict[bytes, bytes], receive: Receive, max_bytes: int, tenant: str) -> bytes:
+        """Return the whole body. It is counted in the tenant's memory while it arrives.
 
         Raises a `Refusal` if it is too large or too slow, and `Disconnected` if the client goes away.
         """
-        return bytes(await self.read_large(headers, receive, max_bytes))
+        return bytes(await self.read_large(headers, receive, max_bytes, tenant))
 
-    async def read_large(self, headers: dict[bytes, bytes], receive: Receive, max_bytes: int) -> bytes | memoryview:
+    async def read_large(
+        self, headers: dict[bytes, bytes], receive: Receive, max_bytes: int, tenant: str
+    ) -> bytes | memoryview:
         """Return the whole body like `read`, but leave a large one in its memory mapping."""
         length = headers.get(b"content-length")
         if length is None:
@@ -55,8 +58,8 @@ class BodyReader:
                 return b""
         elif not length.strip(b" \t").isdigit():
             raise malformed("Content-Length is not a number")
-        elif (size := int(length)) > max_bytes:
-            raise too_large("Request", size, max_bytes)
+        elif int(length) > max_bytes:
+            raise too_large("Request", int(length), max_bytes)
         reading = _BodyRead()
         self._slow.add(reading)
         try:
@@ -66,7 +69,12 @@ class BodyReader:
                 if len(body) > max_bytes:
                     raise too_large("Request", len(body), max_bytes)
                 return body
-            return await reading.rest(message, receive, max_bytes, self._max_total_bytes)
+            expected = max_bytes if length is None else int(length)
+            arrival = IncomingBody(expected, self._payloads)
+            arrival.reserve(tenant, min(expected, LARGE_BODY_BYTES) if length is None else expected)
+            return await reading.rest(message, receive, max_bytes, arrival)
+        except BudgetError as error:
+            raise Refusal(429, str(error), CLOSE) from error
         except asyncio.CancelledError:
             if not reading.stopped:
                 raise
@@ -98,9 +106,8 @@ class _BodyRead:
         self.seen = 0  # bytes received when progress was last checked
 
     async def rest(
-        self, message: Message, receive: Receive, max_bytes: int, max_total_bytes: int
+        self, message: Message, receive: Receive, max_bytes: int, arrival: IncomingBody
     ) -> bytes | memoryview:
-        arrival = IncomingBody(max_bytes, max_total_bytes)
         while True:
             if message["type"] != "http.request":
                 raise Disconnected
@@ -108,10 +115,7 @@ class _BodyRead:
             self.received += len(part)
             if self.received > max_bytes:
                 raise too_large("Request", self.received, max_bytes)
-            try:
-                arrival.add(part)
-            except BodyMemoryError as error:
-                raise Refusal(503, OVERLOADED, CLOSE) from error
+            arrival.add(part)
             if not message.get("more_body", False):
                 return arrival.whole()
             message = await receive()

@@ -22,6 +22,7 @@ from aliquot.live.gateway.http.refusal import (
 )
 from aliquot.live.gateway.http.responses import JSON, Body, Headers
 
+OPERATOR = "(operator)"  # in budgets; no namespace can have this name
 _JSON_TYPE = b"application/json"
 
 
@@ -166,7 +167,8 @@ class _EndpointRoute:
         elif endpoint.access is EndpointAccess.OPERATOR:
             self._operator.check(headers.get(b"authorization"))
         if endpoint.body is not None:
-            request.body = await self._bodies.read(headers, receive, endpoint.max_bytes)
+            tenant = OPERATOR if request.principal is None else request.principal.name
+            request.body = await self._bodies.read(headers, receive, endpoint.max_bytes, tenant)
             if request.body and headers.get(b"content-type", _JSON_TYPE).split(b";")[0].strip().lower() != _JSON_TYPE:
                 raise unsupported_media()
         return await endpoint.handler(request)

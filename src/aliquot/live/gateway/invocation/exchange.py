@@ -99,11 +99,15 @@ class Exchange:
         activation_id = self.call.id.encode()
         self.respond(202, self._headers(JSON, activation_id), b'{"activationId":"%b"}' % activation_id)
 
+    def drop_call(self) -> None:
+        """Forget the call. A connection keeps its last exchange, which must not keep the call's body alive."""
+        self.call.done = None  # breaks the reference cycle, so that bodies are freed at once
+        del self.call
+
     def done(self, call: Call) -> None:
         """Count the ended call, and respond with its result if the client still waits."""
-        call.done = None  # breaks the reference cycle, so that bodies are freed at once
-        del self.call  # a connection keeps its last exchange, which must not keep the body alive
-        self.limiter.running -= 1
+        self.drop_call()
+        self.limiter.end()
         self.target.metrics.count(call)
         if self.answered:
             return

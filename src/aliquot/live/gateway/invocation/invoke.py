@@ -82,13 +82,15 @@ class InvokeHandler:
         """Stop the timer."""
         self._waiting.close()
 
-    def check_head(self, exchange: Exchange) -> None:
-        """Refuse a request by its credentials or path before its body has arrived."""
+    def check_head(self, exchange: Exchange) -> str:
+        """Refuse a request by its credentials or path before its body has arrived. Return the caller's namespace."""
         try:
             principal = self._auth.principal(exchange.authorization)
             _ = principal.targets.get(exchange.path) or self._resolve(principal, exchange.path)
         except Refusal as refusal:
             exchange.refuse(refusal)
+            return ""
+        return principal.name
 
     def handle(self, exchange: Exchange) -> None:
         """Begin the call that the exchange asks for. The response comes now or later."""
@@ -147,7 +149,12 @@ class InvokeHandler:
             self._ids(), principal.namespace, target.resolved, payload,
             pickled=pickled, transaction=exchange.transaction, session=session, shared=shared, done=exchange.done,
         )  # fmt: skip
-        limiter.running += 1
+        try:
+            limiter.begin(call)
+        except CallRefusedError as error:
+            exchange.drop_call()
+            exchange.refuse(refusal_for(error))
+            return
         if not options.blocking or exchange.followers:
             call.durable = True
             call.followers = exchange.followers
@@ -242,7 +249,8 @@ class InvokeHandler:
 
     def _fail(self, exchange: Exchange, error: Exception) -> None:
         """Refuse a call that the platform has not taken. `done` will not be called for it."""
-        exchange.limiter.running -= 1
+        exchange.limiter.end()
+        exchange.drop_call()
         exchange.refuse(refusal_for(error))
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:

@@ -11,12 +11,13 @@ from typing import Any, ClassVar
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
-from aliquot.live.bodies.large import BodyMemoryError, IncomingBody
+from aliquot.budgets import BudgetError, MappingBudget
+from aliquot.live.bodies.large import IncomingBody
 from aliquot.live.gateway.http.asgi import SESSION_HEADER, RequestIds
 from aliquot.live.gateway.http.deadlines import Deadlines
 from aliquot.live.gateway.http.events import wants_events
 from aliquot.live.gateway.http.guard import DiscardedTrailers, GuardedProtocol
-from aliquot.live.gateway.http.refusal import CLOSE, OVERLOADED, SLOW, Refusal
+from aliquot.live.gateway.http.refusal import CLOSE, SLOW, Refusal
 from aliquot.live.gateway.http.responses import CORS, Body, Headers, pieces_of, size_of
 from aliquot.live.gateway.invocation.exchange import Exchange
 from aliquot.live.gateway.invocation.invoke import PREFIX, InvokeHandler, is_invocation
@@ -44,11 +45,11 @@ class FastCycle:
         "watched",
     )
 
-    def __init__(self, exchange: Exchange, expected: int, bound: int, *, keep_alive: bool) -> None:
+    def __init__(self, exchange: Exchange, expected: int, payloads: MappingBudget, *, keep_alive: bool) -> None:
         self.exchange = exchange
         self.expected = expected
         self.keep_alive = keep_alive
-        self.arrival = IncomingBody(expected, bound)
+        self.arrival = IncomingBody(expected, payloads)
         self.seen = 0  # bytes received when progress was last checked
         self.watched = False
         self.more_body = True
@@ -77,6 +78,7 @@ class GatewayProtocol(GuardedProtocol):
     """The HTTP protocol of one connection."""
 
     invoke: ClassVar[InvokeHandler]
+    payloads: ClassVar[MappingBudget]
     request_ids: ClassVar[RequestIds]
     slow: ClassVar[Deadlines["GatewayProtocol"]]
     stalled: ClassVar[Deadlines["GatewayProtocol"]]
@@ -102,8 +104,17 @@ class GatewayProtocol(GuardedProtocol):
         cycle = self._fast_cycle
         if cycle is not None and cycle.more_body and not cycle.watched:
             cycle.watched = True
-            self.invoke.check_head(cycle.exchange)  # refuse early, before the rest of the body
+            self._begin_body(cycle)
             self.slow.add(self)
+
+    def _begin_body(self, cycle: FastCycle) -> None:
+        """Refuse a request early, before the rest of its body, or reserve memory for all of it."""
+        tenant = self.invoke.check_head(cycle.exchange)
+        if not cycle.response_complete:
+            try:
+                cycle.arrival.reserve(tenant, cycle.expected)
+            except BudgetError as error:
+                cycle.exchange.refuse(Refusal(429, str(error), CLOSE))
 
     def on_message_begin(self) -> None:
         self.begin_head()
@@ -148,9 +159,7 @@ class GatewayProtocol(GuardedProtocol):
             b"",
             self._respond,
         )
-        self._fast_cycle = FastCycle(
-            exchange, int(length), self.limits.bodies_bytes, keep_alive=self.parser.should_keep_alive()
-        )
+        self._fast_cycle = FastCycle(exchange, int(length), self.payloads, keep_alive=self.parser.should_keep_alive())
         self._unanswered = self._fast_cycle
         self.cycle = self._fast_cycle  # type: ignore[assignment]
         return True
@@ -161,10 +170,7 @@ class GatewayProtocol(GuardedProtocol):
             self._body_bytes += len(body)
             super().on_body(body)
         elif not cycle.response_complete:
-            try:
-                cycle.arrival.add(body)
-            except BodyMemoryError:
-                cycle.exchange.refuse(Refusal(503, OVERLOADED, CLOSE))
+            cycle.arrival.add(body)
 
     def on_message_complete(self) -> None:
         cycle = self._fast_cycle
@@ -284,10 +290,13 @@ class GatewayProtocol(GuardedProtocol):
         self.stalled.discard(self)
 
 
-def make_protocol(invoke: InvokeHandler, request_ids: RequestIds, settings: GatewaySettings) -> type[asyncio.Protocol]:
+def make_protocol(
+    invoke: InvokeHandler, request_ids: RequestIds, settings: GatewaySettings, payloads: MappingBudget
+) -> type[asyncio.Protocol]:
     """Return the protocol class for one gateway. uvicorn makes an instance for every connection."""
     bound = {
         "invoke": invoke,
+        "payloads": payloads,
         "request_ids": request_ids,
         "limits": settings,
         "ids": Ids(),

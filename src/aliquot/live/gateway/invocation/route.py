@@ -48,9 +48,9 @@ class InvokeRoute:
         try:
             if len(headers) != len(pairs):
                 check_headers(pairs, headers)
-            self._invoke.check_head(exchange)
+            tenant = self._invoke.check_head(exchange)
             if not exchange.answered:
-                exchange.body = await self._bodies.read_large(headers, receive, self._max_bytes)
+                exchange.body = await self._bodies.read_large(headers, receive, self._max_bytes, tenant)
                 self._invoke.handle(exchange)
         except Refusal as refusal:
             exchange.refuse(refusal)

@@ -40,6 +40,7 @@ _ALLOW_METHODS = (b"access-control-allow-methods", b"OPTIONS, GET, DELETE, POST,
 _ALLOW_ORIGIN = (b"access-control-allow-origin", b"*")
 _DEFAULT_ALLOW_HEADERS = b"Authorization, Origin, X-Requested-With, Content-Type, Accept, User-Agent"
 _NO_LENGTH = frozenset([204, 304])
+ANONYMOUS = "(callers of {})"  # in budgets: a namespace's callers without a key do not use up what it has itself
 
 
 class IncomingRequest(Struct):
@@ -124,7 +125,7 @@ class WebActions:
         if request.method != builtin.method:
             raise not_allowed((builtin.method,))
         web_request = self._web_request(request, path.rest, user, {})
-        body = await self._bodies.read(request.headers, request.receive, self._settings.pairs_bytes)
+        body = await self._bodies.read(request.headers, request.receive, self._settings.pairs_bytes, user)
         if body and not media.is_json(web_request.content_type):
             raise unsupported_media()
         return await builtin.handler(request, user, msgspec.structs.replace(web_request, body=body))
@@ -145,9 +146,10 @@ class WebActions:
         if not preflight and not target.admits(user, request.headers.get(b"x-require-whisk-auth")):
             raise unauthenticated()
         max_bytes = self._anonymous_bytes if user is None else self._settings.payload_bytes
-        with self._anonymous_limit.reserve(request.headers) if user is None else nullcontext():
+        payer = user or ANONYMOUS.format(target.owner.name)
+        with self._anonymous_limit.reserve(payer, request.headers) if user is None else nullcontext():
             web_request = self._web_request(request, rest, user, named or {})
-            body = await self._bodies.read_large(request.headers, request.receive, max_bytes)
+            body = await self._bodies.read_large(request.headers, request.receive, max_bytes, payer)
             payload = await payload_of(web_request, body, target, self._json_checker)
             call = await self._runner.run(target, payload, request.transaction)
         activation = (b"x-openwhisk-activation-id", call.id.encode())

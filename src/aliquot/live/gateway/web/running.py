@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from aliquot.budgets import Budget, BudgetError
 from aliquot.core.units import MIB
 from aliquot.live.gateway.http.refusal import OVERLOADED, Refusal, too_large
 from aliquot.live.gateway.settings import GatewaySettings
@@ -13,7 +14,7 @@ from aliquot.live.invocations.platform import Platform
 from aliquot.live.store.ids import Ids
 
 SMALL_BYTES = MIB  # smaller bodies are always admitted, so that large ones cannot keep them out
-_MAX_LARGE_BODIES = 8  # number of bodies of the largest size
+_MAX_LARGE_BODIES = 16  # number of bodies of the largest size
 
 
 class AnonymousBodyLimit:
@@ -21,10 +22,10 @@ class AnonymousBodyLimit:
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes  # limit for one body
-        self._free_bytes = _MAX_LARGE_BODIES * max_bytes
+        self._budget = Budget("bodies of callers without a key", "bytes", _MAX_LARGE_BODIES * max_bytes)
 
     @contextmanager
-    def reserve(self, headers: dict[bytes, bytes]) -> Iterator[None]:
+    def reserve(self, payer: str, headers: dict[bytes, bytes]) -> Iterator[None]:
         """Reserve memory for a request with these headers. Raises a 503 if there is not enough."""
         length = headers.get(b"content-length", b"0")
         size = int(length) if length.isdigit() and b"transfer-encoding" not in headers else self._max_bytes
@@ -32,13 +33,14 @@ class AnonymousBodyLimit:
         if size <= SMALL_BYTES:
             yield
             return
-        if size > self._free_bytes:
-            raise Refusal(503, OVERLOADED)
-        self._free_bytes -= size
+        try:
+            reserved = self._budget.reserve(payer, size)
+        except BudgetError as error:
+            raise Refusal(503, OVERLOADED) from error
         try:
             yield
         finally:
-            self._free_bytes += size
+            del reserved
 
 
 class WebActionRunner:
@@ -62,17 +64,17 @@ class WebActionRunner:
 
         def done(call: Call) -> None:
             call.done = None
-            target.limiter.running -= 1
+            target.limiter.end()
             target.target.metrics.count(call)
             if not ended.done():
                 ended.set_result(None)
 
         call = Call(self._ids(), target.owner, target.target.resolved, payload, transaction=transaction, done=done)
-        target.limiter.running += 1
+        target.limiter.begin(call)
         try:
             self._platform.submit(call)
         except Exception:
-            target.limiter.running -= 1
+            target.limiter.end()
             raise
         try:
             async with asyncio.timeout(self._settings.blocking_ms / 1000):

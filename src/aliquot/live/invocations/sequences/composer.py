@@ -10,7 +10,10 @@ from typing import Any
 
 import structlog
 
+from aliquot.budgets import Budget, BudgetError, Reservation
 from aliquot.clock import now_ms
+from aliquot.core.units import GIB
+from aliquot.live.bodies.large import release
 from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.invocations.activations import composition_record, note
 from aliquot.live.invocations.call import Call, ChainCall, Follower, NestedCall, SharedArguments
@@ -27,11 +30,12 @@ from aliquot.live.invocations.sequences.payloads import error
 from aliquot.live.invocations.service import Service
 from aliquot.live.invocations.sessions.live_sessions import LiveSessions
 from aliquot.live.node.base import Outcome, Status
-from aliquot.live.store.base import Store
+from aliquot.live.store.base import SMALL_PAYLOAD_BYTES, Store
 from aliquot.live.store.ids import Ids
 from aliquot.live.store.records import SEQUENCE, Action, Activation, FullName, Namespace
 
 FAILED = "the composition failed: "
+DEFAULT_PAYLOADS_BYTES = GIB
 _CAUSED_BY = note("causedBy", SEQUENCE)
 
 _log = structlog.get_logger("aliquot.composer")
@@ -67,14 +71,16 @@ class Composer:
         resolve: ResolveFor,
         *,
         max_components: int = MAX_COMPONENTS,
+        payloads: Budget | None = None,
         count: Callable[[Call], None] = lambda _: None,
     ) -> None:
-        """`count` is called with every component that has ended."""
+        """`payloads` is the memory for payloads. `count` is called with every component that has ended."""
         self._service = service
         self._registry = service.registry
         self._store = store
         self._resolve = resolve
         self._max_components = max_components
+        self._payloads = payloads or Budget("payloads", "bytes", DEFAULT_PAYLOADS_BYTES)
         self._ids = Ids()
         self._compositions: dict[str, CompositionRun] = {}  # by the id of the call
         self._count = count
@@ -100,6 +106,8 @@ class Composer:
     async def accept_all(self, calls: Sequence[Call], record: Activation) -> None:
         await self._registry.keep_all(calls, record)
         for call in calls:
+            if not call.resolved.composite:
+                call.leave_payload_on_disk()
             self.enqueue(call)
 
     async def detach(self, call: Call) -> None:
@@ -176,6 +184,12 @@ class Composer:
 
     # --- recovery --------------------------------------------------------------------
 
+    async def recover(self, call: Call) -> None:
+        """Run a call that an earlier server accepted. A composition begins at once, so it needs its payload."""
+        if call.resolved.composite:
+            await self._registry.load_payload(call)
+        self.enqueue(call)
+
     def enqueue(self, call: Call) -> None:
         """Run a call that is in the store's queue."""
         if call.resolved.composite:
@@ -209,6 +223,8 @@ class Composer:
             composition,
             lambda: machine.begin(call.id, call.resolved, bytes(call.payload), cause=call.cause, now_ms=at_ms),
         )
+        if call.durable:  # its component has the payload
+            call.payload, call.reserved = b"", None
 
     def _advance(self, composition: CompositionRun, decide: Callable[[], list[Command]]) -> None:
         try:
@@ -234,9 +250,29 @@ class Composer:
                 shared.buffer, payload = command.handed.shared_buffer, command.handed.pickled
         make = self._chain if command.chained else self._single
         component = composition.component = make(composition, command, payload, shared)
+        try:
+            self._reserve_payload(composition, component)
+        except BudgetError as refusal:
+            composition.component, reason = None, str(refusal)
+            self._advance(composition, lambda: composition.machine.lost(reason, now_ms()))
+            return
         if call.durable and not composition.begun:
             component.queue_entry = call.id
         self._service.enqueue(component)
+
+    def _reserve_payload(self, composition: CompositionRun, component: Call) -> None:
+        """Count a component's payload in the namespace's memory until it has run. Raises `BudgetError`.
+
+        The first component gets what its composition had.
+        """
+        payload, tenant, budget = component.payload, composition.call.namespace.name, self._payloads
+        if len(payload) <= SMALL_PAYLOAD_BYTES:
+            return
+        if composition.begun and not budget.fits(tenant, len(payload)):
+            raise BudgetError(budget.refusal(tenant, len(payload)))
+        component.reserved = Reservation(budget, tenant, len(payload))
+        if isinstance(payload, memoryview):
+            release(payload)  # a result that is handed on is no longer one that waits for its delivery
 
     def _single(
         self,
