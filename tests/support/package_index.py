@@ -50,17 +50,25 @@ def source_archive(name: str, version: str, backend: str) -> tuple[str, bytes]:
 
 
 class PackageIndex:
-    """Serves packages at `url`. With a password it answers only requests that have it. Some projects never answer."""
+    """Serves packages at `url`. With a password it answers only requests that have it. Some projects never answer.
 
-    def __init__(self, *files: tuple[str, bytes], password: str = "", stuck: tuple[str, ...] = ()):
+    Files are at `file_host`, if it is given.
+    """
+
+    def __init__(self, *files: tuple[str, bytes], password: str = "", stuck: tuple[str, ...] = (), file_host: str = ""):
         self.files = dict(files)
+        self.authorizations: set[str | None] = set()
         self.requests: list[str] = []
         self.released = threading.Event()  # lets requests for stuck projects fail
         index = self
 
+        def digest(file):
+            return hashlib.sha256(index.files[file]).hexdigest()
+
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self):
                 index.requests.append(self.path)
+                index.authorizations.add(self.headers.get("Authorization"))
                 expected = base64.b64encode(f"operator:{password}".encode()).decode()
                 if password and self.headers.get("Authorization") != f"Basic {expected}":
                     self._answer(401, b"", "text/plain", **{"WWW-Authenticate": "Basic"})
@@ -74,7 +82,9 @@ class PackageIndex:
                     self._answer(200, index.files[name], "application/octet-stream")
                     return
                 project = [file for file in index.files if file.startswith(f"{name.rstrip('/')}-")]
-                links = "".join(f'<a href="/files/{file}">{file}</a>' for file in project)
+                links = "".join(
+                    f'<a href="{file_host}/files/{file}#sha256={digest(file)}">{file}</a>' for file in project
+                )
                 self._answer(200 if links else 404, f"<!DOCTYPE html>{links}".encode(), "text/html")
 
             def _answer(self, status, body, kind, **headers):
@@ -90,6 +100,7 @@ class PackageIndex:
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
+        self.host = f"http://127.0.0.1:{self._server.server_port}"
         secret = f"operator:{password}@" if password else ""
         self.url = f"http://{secret}127.0.0.1:{self._server.server_port}/simple"
 

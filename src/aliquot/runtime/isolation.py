@@ -46,7 +46,8 @@ def enclose(layers: dict[str, Any]) -> None:
         linux.unshare(own_mounts)
     if own_mounts:
         mounts.change_root(
-            layers["visible"], layers["hidden"], layers["writable"], layers["devices"], views=layers["views"]
+            layers["visible"], layers["hidden"], layers["writable"], layers["devices"], layers["masked"],
+            views=layers["views"],
         )  # fmt: skip
     if layers["user"] and layers["uids"]:
         # After the mounts: another user could not reach an interpreter in root's home, for example.

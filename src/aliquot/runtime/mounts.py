@@ -21,13 +21,15 @@ def change_root(
     hidden: str,
     writable: list[str] | None = None,
     devices: list[str] | None = None,
+    masked: list[str] | None = None,
     *,
     views: bool = False,
 ) -> None:
     """Replace the root by an empty one with the visible paths in it, where they were; needs a mount namespace.
 
     Paths below the hidden one are left out, unless they are themselves visible or writable. There are the devices that
-    every program needs, and the given ones. With `views` there is a mount point for a sandbox's datasets.
+    every program needs, and the given ones. Masked files are empty. With `views` there is a mount point for a sandbox's
+    datasets.
     """
     linux.mount("none", "/", flags=linux.MS_REC | linux.MS_PRIVATE)
     # First a root that contains both the old root and the new one, so that their paths cannot collide.
@@ -44,6 +46,7 @@ def change_root(
             _bind("/old" + path, "/new" + path)
     for path in writable or ():
         _bind("/old" + path, "/new" + path)
+    _mask(masked or [])
     if views:
         Path("/new" + DATASETS).mkdir(exist_ok=True)
     linux.mount("none", "/new", flags=linux.MS_REMOUNT | linux.MS_BIND | linux.MS_RDONLY | _RESTRICTED)
@@ -51,6 +54,16 @@ def change_root(
     linux.pivot_root(".", ".")
     linux.unmount(".")
     os.chdir("/")
+
+
+def _mask(paths: list[str]) -> None:
+    """Cover files with an empty one. A link is not covered, but the file that it leads to is another path."""
+    Path("/empty").touch(mode=0o444)
+    for path in paths:
+        target = "/new" + path
+        if os.path.isfile(target) and not os.path.islink(target):  # noqa: PTH113, PTH114
+            linux.mount("/empty", target, flags=linux.MS_BIND)
+            linux.restrict_mounts(target)
 
 
 def _fill(old: str, new: str, visible: list[str], hidden: str) -> None:

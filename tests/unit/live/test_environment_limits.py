@@ -5,7 +5,7 @@ import pytest
 from aliquot.live.node.environments.build_queue import FIRST_DELAY_S, MAX_DELAY_S, BuildFailures, BuildQueue
 from aliquot.live.node.environments.disk import EnvironmentMark, StoredEnvironments, StoredMark
 from aliquot.live.node.environments.errors import EnvironmentsFullError, RequirementsError
-from aliquot.live.node.environments.installer import InstallerOutput
+from aliquot.live.node.environments.installer_output import InstallerOutput
 from aliquot.live.node.environments.limits import EnvironmentLimits
 
 DAY_S = 86400

@@ -12,6 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from aliquot.live.device.records import NO_ACCESS, DeviceAccess
+from aliquot.live.node.environments.pip_settings import configuration_files
 from aliquot.runtime import frames
 
 # Each data directory has a range of 65536 user ids for its sandboxes, far from the ids that machines use.
@@ -120,6 +121,7 @@ def walls(
         "seccomp": isolation.seccomp,
         "visible": (*visible, *access.visible),
         "hidden": str(data),
+        "masked": configuration_files(),
         "writable": list(access.writable),
         "devices": list(access.files),
         "views": views,

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import secrets
 import signal
 import stat
 import sys
@@ -11,27 +12,26 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import structlog
+from msgspec.structs import asdict
 
-from aliquot.core.units import KIB, MIB
+from aliquot.core.units import MIB
 from aliquot.live.node.cgroups import NodeCgroups, SandboxCgroup
 from aliquot.live.node.environments.disk import tree_bytes
 from aliquot.live.node.environments.errors import BuildLimitError, RequirementsError
+from aliquot.live.node.environments.installer_output import READ_BYTES, InstallerOutput
 from aliquot.live.node.environments.limits import EnvironmentLimits
-from aliquot.live.node.environments.pip_settings import has_pip, read_settings
+from aliquot.live.node.environments.pip_settings import InstallerSettings, has_pip, read_settings
 from aliquot.live.node.environments.provider import EnvironmentBuild
 from aliquot.live.node.isolation import Isolation, uid_range, walls
 from aliquot.runtime import frames
 
 _BUILDER = Path(frames.__file__).parent / "builder.py"
+_INDEX_PROXY = Path(__file__).parent / "index_proxy.py"
+_INDEX_PROXY_TIMEOUT_S = 60  # to start
 _INSTALL = ("install", "--no-input", "--disable-pip-version-check", "--no-warn-script-location", "--progress-bar=off")
 _FIRST_UID = 64_000  # in the node's range, above those of sandboxes
-_READ_BYTES = 64 * KIB
-_MAX_LINE_CHARS = 1000
-_MAX_REPORTED_LINES = 2000  # of one build
-_LAST_LINES = 5
-_KEPT_LINES = 200
-_BUILD_FAILED, _END_OF_OUTPUT = "error: subprocess-exited-with-error", "[end of output]"  # as pip writes them
 _LOOK_EVERY_S = 0.2  # at the disk space of a build
 _LOOK_FACTOR = 5  # the pause between two looks is at least this many times as long as a look
 _BLOCK_BYTES = 512
@@ -74,7 +74,8 @@ class Installer:
         limits = self._limits
         cgroup = self._make_cgroup(place)
         try:
-            status = await self._run(build, place, cgroup, settings.env, settings.visible, output)
+            async with self._index_proxy(settings, cgroup) as env:
+                status = await self._run(build, place, cgroup, env, settings.visible, output)
         except TimeoutError:
             raise BuildLimitError(
                 f"The requirements were not installed within {limits.timeout_s:g} s, the time limit of a build "
@@ -93,6 +94,41 @@ class Installer:
             raise RequirementsError(f"The requirements could not be installed: {output.error_lines()}")
         self._report(build.name, "complete")
 
+    @contextlib.asynccontextmanager
+    async def _index_proxy(
+        self, settings: InstallerSettings, cgroup: SandboxCgroup | None
+    ) -> AsyncIterator[dict[str, str]]:
+        """Run the index proxy, if there are indexes to be reached. Yields the variables of the installation."""
+        if not settings.needs_proxy:
+            yield settings.env
+            return
+        token = secrets.token_urlsafe()
+        fds = cgroup.open_procs() if cgroup is not None else ()
+        uid = uid_range(self._data)[0] + _FIRST_UID - 1 if self._isolation.own_uid else None
+        home = {"HOME": os.environ["HOME"]} if "HOME" in os.environ else {}  # for its .netrc
+        try:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-I", str(_INDEX_PROXY), env=home | settings.proxy_env, cwd="/", pass_fds=fds,
+                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+            )  # fmt: skip
+        finally:
+            for fd in fds:
+                os.close(fd)
+        assert process.stdin is not None  # noqa: S101 - asked for above
+        assert process.stdout is not None  # noqa: S101
+        request = asdict(settings.indexes) | {"token": token, "cgroup_fds": fds, "uid": uid}
+        try:
+            process.stdin.write(msgspec.json.encode(request) + b"\n")
+            async with asyncio.timeout(_INDEX_PROXY_TIMEOUT_S):
+                port = (await process.stdout.readline()).decode().strip()
+            if not port:
+                raise OSError("the process that reaches package indexes did not start; the server's log says why")
+            yield settings.through(f"http://127.0.0.1:{port}/{token}")
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
     def _make_cgroup(self, place: int) -> SandboxCgroup | None:
         if self._cgroups is None or not self._cgroups.version:
             return None
@@ -107,14 +143,14 @@ class Installer:
         cgroup: SandboxCgroup | None,
         env: dict[str, str],
         visible: tuple[str, ...],
-        output: "InstallerOutput",
+        output: InstallerOutput,
     ) -> int:
         """Run the builder to its end and return its exit status. Raises `TimeoutError` and `BuildLimitError`."""
         fds = cgroup.open_procs() if cgroup is not None else ()
         try:
             process = await asyncio.create_subprocess_exec(
                 sys.executable, "-I", str(_BUILDER), json.dumps(self._describe(build, place, fds, visible)),
-                env=env, cwd="/", pass_fds=fds, limit=_READ_BYTES,
+                env=env, cwd="/", pass_fds=fds, limit=READ_BYTES,
                 stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
             )  # fmt: skip
         finally:
@@ -123,7 +159,7 @@ class Installer:
         try:
             async with asyncio.timeout(self._limits.timeout_s), self._bounded_disk(build, cgroup):
                 assert process.stdout is not None  # noqa: S101 - asked for above
-                while chunk := await process.stdout.read(_READ_BYTES):
+                while chunk := await process.stdout.read(READ_BYTES):
                     output.add(chunk)
                 return await process.wait()
         finally:
@@ -198,38 +234,6 @@ class Installer:
         log.info("environment", environment=name, installer=line)
         if self._progress is not None:
             self._progress(name, line)
-
-
-class InstallerOutput:
-    """The lines that an installer prints. Their number and length are bounded, because packages may print anything."""
-
-    def __init__(self, report: Callable[[str], None]) -> None:
-        self._report = report
-        self._lines: list[str] = []
-        self._rest = b""
-        self._reported = 0
-
-    def add(self, chunk: bytes) -> None:
-        *whole, rest = (self._rest + chunk).split(b"\n")
-        self._rest = rest[-_READ_BYTES:]
-        for line in whole:
-            text = line.decode(errors="replace").rstrip()[:_MAX_LINE_CHARS]
-            if text:
-                self._lines = [*self._lines[-_KEPT_LINES:], text]
-                self._reported += 1
-                if self._reported <= _MAX_REPORTED_LINES:
-                    self._report(text)
-
-    def last_lines(self) -> str:
-        return " ".join((self._lines or ["nothing"])[-_LAST_LINES:])
-
-    def error_lines(self) -> str:
-        """Return the installer's errors, the last words of a package's own build, or the last lines."""
-        lines = [line.strip() for line in self._lines]
-        errors = [line for line in lines if line.startswith(("ERROR", "error:")) and line != _BUILD_FAILED]
-        if _END_OF_OUTPUT in lines:
-            errors += lines[: lines.index(_END_OF_OUTPUT)][-_LAST_LINES:]
-        return " ".join((errors or lines or ["it said nothing"])[-_LAST_LINES:])
 
 
 def _kill(pid: int) -> None:
