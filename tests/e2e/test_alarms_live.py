@@ -220,7 +220,7 @@ def test_a_namespace_that_may_not_fire_is_not_fired_for_and_goes_on_when_it_may(
     other.make_alarm("tick", cron=EVERY_SECOND)
     wait_until(server.log.read_text, lambda log: "alarm did not fire" in log, what="a refused alarm in the log")
     assert other.seen("tick") == []
-    assert not re.search(r"^aliquot_alarms_missed_total 0", httpx.get(f"{server.url}/metrics").text, re.MULTILINE)
+    assert not re.search(r"^aliquot_alarms_missed_total 0", server.metrics(), re.MULTILINE)
     bound(server, "throttled", None)
     other.wait_for("tick", 1)
     other.feed("DELETE", "tick")

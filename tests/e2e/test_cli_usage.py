@@ -4,7 +4,6 @@ import os
 import time
 from pathlib import Path
 
-import httpx
 import msgspec
 import pytest
 from awaiting import wait_for_record
@@ -48,7 +47,7 @@ def platform(tmp_path_factory):
                 lambda usage: len(usage) == 2 and all(one["compute_s"] > 0.5 for one in usage),
                 what="processor time of both",
             )
-            platform.figures = httpx.get(f"{platform.url}/metrics").text
+            platform.figures = platform.metrics()
             platform.seen = platform.json("top", "--once")
             platform.screen = platform.aliquot("top", "--once")
             for activation in ids:

@@ -278,7 +278,7 @@ def test_compositions_hold_sequences_and_sequences_hold_conductors(client):
 def test_metrics_count_compositions_and_their_components(server, client):
     compose(client, "metered", "echo", "echo")
     call(client, "metered")
-    page = httpx.get(f"{server.url}/metrics").text
+    page = server.metrics()
     assert 'aliquot_activations_total{action="metered",namespace="guest",start="none",status="success"} 1.0' in page
     assert 'action="echo",namespace="guest",start="warm",status="success"' in page
 

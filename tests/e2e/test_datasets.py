@@ -7,7 +7,6 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-import httpx
 import msgspec
 import pytest
 from fabric_server import READER, FabricServer, digest, run
@@ -197,7 +196,7 @@ def test_whoever_watches_sees_the_cache(server):
     figures = wait_until(server.figures, lambda found: found.get("bytes", 0) > 0, what="figures of the cache")
     assert figures["limit_bytes"] == 200 * MB
     assert figures["opens_fetched"] > 0
-    page = httpx.get(f"{server.url}/metrics").text
+    page = server.metrics()
     for name in ("cache_bytes", "cache_hits_total", "prefetched_bytes_total", "prefetch_wasted_bytes_total"):
         assert f"\naliquot_{name} " in page
     env = {**os.environ, "ALIQUOT_DATA": str(server.data), "COLUMNS": "160"}

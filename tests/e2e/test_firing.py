@@ -168,7 +168,7 @@ def test_metrics_count_fires(server, client):
     put(client, "triggers/metered")
     rule(client, "on-metered", "metered")
     fire(client, "metered")
-    page = httpx.get(f"{server.url}/metrics").text
+    page = server.metrics()
     assert 'aliquot_fires_total{namespace="guest",trigger="metered"} 1.0' in page
 
 

@@ -100,7 +100,7 @@ def all_records(client):
 
 
 def ended_by_the_metrics(server):
-    page = httpx.get(f"{server.url}/metrics").text
+    page = server.metrics()
     return sum(float(value) for value in re.findall(r"^aliquot_activations_total{[^}]*} (\S+)$", page, re.MULTILINE))
 
 

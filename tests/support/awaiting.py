@@ -29,7 +29,7 @@ def wait_until_busy(server, *functions):
 def wait_until_written(server):
     """Wait until no write waits for the disk."""
     wait_until(
-        lambda: httpx.get(f"{server.url}/metrics").text,
+        server.metrics,
         lambda page: "aliquot_store_backlog 0" in page,
         what="the store to have written everything",
     )

@@ -9,6 +9,7 @@ import httpx
 from aliquot.live.catalogue.catalogue import Catalogue
 from aliquot.live.gateway.app import Gateway
 from aliquot.live.gateway.settings import GatewaySettings
+from aliquot.live.store.operator_token import OperatorToken
 from aliquot.testing.platform import FakePlatform
 from aliquot.testing.store import MemoryStore
 from aliquot.testing.waiting import wait_on_loop
@@ -73,7 +74,7 @@ async def gateway(store=None, action=PUT, **settings):
     catalogue = Catalogue(store, platform)
     await catalogue.load()
     key = await catalogue.create_namespace("guest")
-    app = Gateway(platform, catalogue, store, GatewaySettings(**settings), OPERATOR)
+    app = Gateway(platform, catalogue, store, GatewaySettings(**settings), OperatorToken(OPERATOR))
     transport = httpx.ASGITransport(app)
     async with Client(transport=transport, base_url="http://gateway", auth=basic(key)) as client:
         client.platform, client.store, client.catalogue, client.key, client.app = platform, store, catalogue, key, app

@@ -24,6 +24,7 @@ from aliquot.live.invocations.activations import ActivationRecorder
 from aliquot.live.invocations.call import Call
 from aliquot.live.invocations.parameters import read_object
 from aliquot.live.node.base import Outcome, Status
+from aliquot.live.store.operator_token import OperatorToken
 from aliquot.live.store.records import FullName
 from aliquot.testing.platform import FakePlatform
 from aliquot.testing.store import MemoryStore
@@ -88,7 +89,7 @@ async def main() -> None:
         action = await catalogue.put(build_action(FullName("guest", "echo"), put, None, catalogue.entities, settings))
     sample = Call("0" * 32, catalogue.namespace("guest"), ResolvedAction.own(action), BODY)
     platform.record = ActivationRecorder("policy").record(sample, OUTCOME, start_ms=1, duration_ms=1)
-    gateway = Gateway(platform, catalogue, store, settings, "token")
+    gateway = Gateway(platform, catalogue, store, settings, OperatorToken("token"))
     authorization = b"Basic " + base64.b64encode(key.encode())
 
     def call(query=QUERY):

@@ -27,6 +27,7 @@ from aliquot.cli import (
     simulate,
     status,
     study,
+    token,
     trigger,
     up,
     usage,
@@ -78,6 +79,7 @@ app.command("top", rich_help_panel=OPERATE)(status.top)
 app.command("usage", rich_help_panel=OPERATE)(usage.usage)
 app.add_typer(model.app, name="model", rich_help_panel=OPERATE)
 app.add_typer(namespace.app, name="namespace", rich_help_panel=OPERATE)
+app.command("token", rich_help_panel=OPERATE)(token.token)
 app.command("replay", rich_help_panel=OPERATE)(replay.replay)
 app.command("study", rich_help_panel=STUDY)(study.study)
 app.command("simulate", rich_help_panel=STUDY)(simulate.simulate)

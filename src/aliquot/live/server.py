@@ -1,12 +1,12 @@
 """The server of `aliquot up`: builds store, node, service and gateway in one process and runs until a signal."""
 
 import asyncio
+import json
 import os
-import secrets
 import signal
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from shutil import which
 from typing import Any
 
@@ -27,6 +27,7 @@ from aliquot.live.catalogue.system.packages import system_entities
 from aliquot.live.datasets.fabric import Fabric
 from aliquot.live.gateway.app import Gateway
 from aliquot.live.gateway.entities.kinds import check_image
+from aliquot.live.gateway.http.listeners import listen, url_of
 from aliquot.live.gateway.invocation.protocol import make_protocol
 from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.invocations.metrics import Metrics
@@ -41,6 +42,7 @@ from aliquot.live.node.local import LocalNode
 from aliquot.live.settings import ServerSettings
 from aliquot.live.store.base import Store, StoreError
 from aliquot.live.store.data_directory import DataDirectory, write_private
+from aliquot.live.store.operator_token import OperatorToken
 from aliquot.live.store.sqlite import SqliteStore
 from aliquot.live.usage.file import UsageFile
 
@@ -70,9 +72,9 @@ def serve(settings: ServerSettings, on_ready: Callable[[Ready], None]) -> None:
     shares = divide_descriptors(raise_descriptor_limit())  # sandboxes have limits of their own
     data = DataDirectory(settings.data)
     try:
-        listener = _listen(settings)
-        with listener:
-            uvloop.run(_serve(settings, shares, data, listener, on_ready))
+        with ExitStack() as stack:
+            listeners = [stack.enter_context(listener) for listener in listen(settings.host, settings.port)]
+            uvloop.run(_serve(settings, shares, data, listeners, on_ready))
     finally:
         data.release()
 
@@ -81,7 +83,7 @@ async def _serve(
     settings: ServerSettings,
     shares: DescriptorShares,
     data: DataDirectory,
-    listener: socket.socket,
+    listeners: list[socket.socket],
     on_ready: Callable[[Ready], None],
 ) -> None:
     try:
@@ -102,7 +104,7 @@ async def _serve(
         views=fabric.readers,
         environment_limits=settings.gateway.environments,
     )
-    url = _url(settings, listener)
+    url = url_of(listeners[0], tls=settings.tls is not None)
     keys = EphemeralKeys()
     service = Service(
         settings.policy,
@@ -127,7 +129,7 @@ async def _serve(
         payloads=payloads.bytes,
         count=metrics.count,
     )
-    operator = secrets.token_urlsafe(32)
+    operator_token = OperatorToken.load(data.operator_token)
     try:
         await service.start()
         await catalogue.load()
@@ -148,7 +150,7 @@ async def _serve(
             catalogue,
             store,
             gateway_settings,
-            operator,
+            operator_token,
             sessions=sessions,
             json_checker=json_checker,
             fabric=fabric,
@@ -170,14 +172,15 @@ async def _serve(
                 datasets=len(fabric.datasets.all()),
             )
             public = {"url": url, "namespace": name, "key": key, "pid": ready.pid}
-            data.publish(public | {"operator": operator})
+            data.publish(public | {"operator": operator_token.text})
+            operator_token.on_rotated(lambda token: data.publish(public | {"operator": token}))
             on_ready(ready)  # before the ready file, because its readers expect the output
             if settings.ready_file is not None:
-                write_private(settings.ready_file, public)
+                write_private(settings.ready_file, json.dumps(public))
 
         server = _Server(_uvicorn_config(settings, app, gateway_settings), started)
         await app.alarms.start()
-        await server.serve(sockets=[listener])
+        await server.serve(sockets=listeners)
         await app.alarms.stop()
         for chore in chores:
             chore.cancel()
@@ -233,21 +236,6 @@ def _uvicorn_config(settings: ServerSettings, app: Gateway, gateway_settings: Ga
         ssl_certfile=tls.certificate if tls else None,
         ssl_keyfile=tls.key if tls else None,
     )
-
-
-def _listen(settings: ServerSettings) -> socket.socket:
-    try:
-        return socket.create_server((settings.host, settings.port), backlog=2048, reuse_port=False)
-    except OSError as error:
-        raise InputError(
-            f"--port: {settings.host}:{settings.port} cannot be listened on: {error.strerror}; give another with --port"
-        ) from error
-
-
-def _url(settings: ServerSettings, listener: socket.socket) -> str:
-    host, port = listener.getsockname()[:2]
-    reachable = "127.0.0.1" if host == "0.0.0.0" else host  # noqa: S104 - compared, not bound
-    return f"{'https' if settings.tls else 'http'}://{reachable}:{port}"
 
 
 async def _prune(store: Store, settings: ServerSettings) -> None:

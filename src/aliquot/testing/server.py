@@ -68,6 +68,11 @@ class LiveServer:
         answer = check(httpx.request(method, f"{self.url}/operator/v1/{path}", headers=headers, **options))
         return answer.json() if answer.content else None
 
+    def metrics(self) -> str:
+        """Return the page of metrics with the names of namespaces and actions, which the operator may see."""
+        headers = {"authorization": f"Bearer {self.operator}"}
+        return check(httpx.get(f"{self.url}/metrics", headers=headers, timeout=REQUEST_TIMEOUT_S)).text
+
     def deploy(self, name: str, code: str, **body: Any) -> None:  # noqa: ANN401 - JSON
         """Create or replace an action, as `NamespaceClient.deploy` does."""
         with self.client() as client:

@@ -36,7 +36,7 @@ class MemoryStore(Store):
 
     def _check(self) -> None:
         if self.health.problem is not None:
-            raise StoreError(self.health.problem)
+            raise StoreError(self.health.problem, self.health.problem)
 
     # --- documents --------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from gateway_client import ACTIONS, AS_OPERATOR, NS, gateway, on_a_loop
+from gateway_client import ACTIONS, AS_OPERATOR, NS, PUT, gateway, on_a_loop
 from places import DOCS
 
 from aliquot.live.gateway.resources.openapi import web_endpoints
@@ -138,7 +138,7 @@ async def test_metrics_count_ended_invocations():
         await g.post(BLOCKING)
         g.platform.answer = lambda _: Outcome(Status.APPLICATION_ERROR, b'{"error":1}', 0.3)
         await g.post(BLOCKING)
-        page = await g.get("/metrics", auth=None)
+        page = await g.get("/metrics", headers=AS_OPERATOR, auth=None)
         assert page.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
         lines = page.text.splitlines()
         for line in (
@@ -164,6 +164,44 @@ def _labels_sorted(line):
     name, _, rest = line.partition("{")
     labels, _, value = rest.rpartition("}")
     return name, sorted(labels.split(",")), value
+
+
+@on_a_loop
+async def test_metrics_name_no_tenant_and_no_action_to_strangers():
+    async with gateway() as g:
+        other = await g.beside("secret-tenant")
+        await other.put(f"{ACTIONS}/secret-action", json=PUT)
+        await g.post(BLOCKING)
+        await other.post(f"{ACTIONS}/secret-action?blocking=true")
+        page = (await g.get("/metrics", auth=None)).text
+        assert "secret" not in page
+        assert "guest" not in page
+        assert "echo" not in page
+        for line in (
+            'aliquot_activations_total{start="cold",status="success"} 1.0',
+            'aliquot_activations_total{start="warm",status="success"} 1.0',
+            "aliquot_run_seconds_count 2.0",
+            'aliquot_run_seconds_bucket{le="+Inf"} 2.0',
+            "aliquot_fires_total 0.0",
+        ):
+            assert _labels_sorted(line) in map(_labels_sorted, page.splitlines()), line
+        # A key of a namespace, or a wrong token, is no reason to answer with the totals.
+        assert (await other.get("/metrics")).status_code == 401
+        wrong = {"Authorization": "Bearer wrong"}
+        assert (await g.get("/metrics", headers=wrong, auth=None)).status_code == 401
+        named = (await g.get("/metrics", headers=AS_OPERATOR, auth=None)).text
+        assert "secret-action" in named
+
+
+@on_a_loop
+async def test_the_operators_token_can_be_replaced():
+    async with gateway() as g:
+        status, made = await g.say("POST", "/operator/v1/token", headers=AS_OPERATOR, auth=None)
+        assert status == 201
+        new = {"Authorization": f"Bearer {made['token']}"}
+        assert (await g.get("/operator/v1/status", headers=AS_OPERATOR, auth=None)).status_code == 401
+        assert (await g.get("/operator/v1/status", headers=new, auth=None)).status_code == 200
+        assert (await g.say("POST", "/operator/v1/token"))[0] == 401
 
 
 @on_a_loop

@@ -230,6 +230,65 @@ def test_a_file_cut_short_is_told(tmp_path):
     refuses(tmp_path, "is damaged.*move it away")
 
 
+@pytest.mark.parametrize("beside", [(), ("usage.ring",)])
+def test_an_empty_file_is_told_and_left_alone(tmp_path, beside):
+    for name in ("aliquot.db", *beside):
+        (tmp_path / name).write_bytes(b"")
+    refuses(tmp_path, "aliquot.db is empty.*bring back a copy.*move it away to begin anew")
+    assert (tmp_path / "aliquot.db").stat().st_size == 0
+
+
+def test_a_file_without_our_tables_is_told(tmp_path):
+    with closing(sqlite3.connect(tmp_path / "aliquot.db")) as connection:
+        connection.execute("PRAGMA user_version = 3")
+    refuses(tmp_path, "has no tables.*move it away to begin anew")
+    with pytest.raises(StoreError, match="has no tables"):
+        list(read_journal(tmp_path))
+
+
+def test_a_log_without_its_file_is_told(tmp_path):
+    (tmp_path / "aliquot.db-wal").write_bytes(b"x" * 5000)
+    refuses(tmp_path, "aliquot.db is missing, but its write-ahead log aliquot.db-wal is there")
+    assert not (tmp_path / "aliquot.db").exists()
+
+
+def test_a_start_that_was_killed_while_it_made_the_file_is_made_up_for(tmp_path):
+    (tmp_path / "aliquot.db-new").write_bytes(b"half")
+
+    async def scenario():
+        async with opened(tmp_path) as store:
+            await store.put("action", Document("ns", "a", b"1"))
+
+    asyncio.run(scenario())
+    assert not (tmp_path / "aliquot.db-new").exists()
+
+
+def test_a_file_cut_in_its_last_page_is_told(tmp_path):
+    async def scenario():
+        async with opened(tmp_path) as store:
+            for number in range(2000):
+                store.record(activation(number))
+
+    asyncio.run(scenario())
+    size = (tmp_path / "aliquot.db").stat().st_size
+    os.truncate(tmp_path / "aliquot.db", size - 4096)
+    refuses(tmp_path, f"is damaged: it was cut to {size - 4096} of {size} bytes; bring back a copy")
+
+
+def test_tenants_get_a_reason_without_paths(tmp_path):
+    async def scenario():
+        async with opened(tmp_path) as store:
+            Disk(store)
+            with pytest.raises(StoreError, match="disk is full") as caught:
+                await store.put("action", Document("ns", "a", b"x" * 2_000_000))
+            assert str(tmp_path) in str(caught.value)
+            assert "disk is full" in caught.value.public
+            for text in (caught.value.public, store.health.problem):
+                assert "/" not in text
+
+    asyncio.run(scenario())
+
+
 def test_damage_below_the_surface_is_told_when_it_is_met(tmp_path):
     async def scenario():
         async with opened(tmp_path) as store:

@@ -38,6 +38,7 @@ from aliquot.live.invocations.rate_limits import CallTotals, RateLimiters
 from aliquot.live.invocations.sessions.registry import SessionRegistry
 from aliquot.live.node.shared_buffers import NodeBuffers
 from aliquot.live.store.base import Store
+from aliquot.live.store.operator_token import OperatorToken
 from aliquot.live.triggers.alarms.scheduler import AlarmScheduler
 from aliquot.live.triggers.dispatcher import TriggerDispatcher
 
@@ -51,7 +52,7 @@ class Gateway:
         catalogue: Catalogue,
         store: Store,
         settings: GatewaySettings,
-        operator_token: str,
+        operator_token: OperatorToken,
         sessions: SessionRegistry | None = None,
         json_checker: JsonChecker | None = None,
         fabric: Fabric | None = None,
@@ -76,6 +77,8 @@ class Gateway:
         self._metrics = metrics or Metrics()
         self._dispatcher = TriggerDispatcher(platform, catalogue, self.rate_limiters, self._metrics)
         self.alarms = AlarmScheduler(store, catalogue, self._dispatcher.fire)
+        self._operator_token = operator_token
+        self._operator_auth = OperatorAuth(operator_token)
         self.request_ids = RequestIds()
         self.invoke = InvokeHandler(
             platform, catalogue, settings, self._auth, self._metrics, self.sessions, self._json_checker, buffers
@@ -83,7 +86,7 @@ class Gateway:
         self._invoke_route = InvokeRoute(self.invoke, self._bodies, self.request_ids, settings)
         self._web_route, self._api_route = self._make_web_routes()
         self.endpoints = self._make_endpoints()
-        self._router = make_router(self.endpoints, self._auth, OperatorAuth(operator_token), self._bodies)
+        self._router = make_router(self.endpoints, self._auth, self._operator_auth, self._bodies)
 
     def _make_web_routes(self) -> tuple[WebRoute, WebRoute]:
         """Return the routes of web actions and of API routes."""
@@ -115,9 +118,11 @@ class Gateway:
             *SessionEndpoints(self.sessions).endpoints(),
             *DatasetEndpoints(self.fabric, catalogue, settings).endpoints(),
             *ModelEndpoints(self.fabric).endpoints(),
-            *OperatorEndpoints(platform, catalogue, self.sessions).endpoints(),
+            *OperatorEndpoints(platform, catalogue, self.sessions, self._operator_token).endpoints(),
             *AboutEndpoints(store, settings, self.rate_limiters).endpoints(),
-            MetricsPage(self._metrics, platform, store, self.invoke, self.alarms).endpoint(settings),
+            MetricsPage(self._operator_auth, self._metrics, platform, store, self.invoke, self.alarms).endpoint(
+                settings
+            ),
         ]
         return [*endpoints, *OpenApiEndpoints(endpoints).endpoints()]
 

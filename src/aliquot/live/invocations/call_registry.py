@@ -54,7 +54,7 @@ class CallRegistry:
             await self._store.accept(call.accepted(now_ms()))
         except StoreError as error:
             call.durable, call.queue_entry = False, ""
-            raise OverloadedError(str(error)) from error
+            raise OverloadedError(error.public) from error
 
     async def keep_all(self, calls: Sequence[Call], record: Activation) -> None:
         """Write the calls of one event and the event's record in one transaction. Raises `OverloadedError`."""
@@ -63,7 +63,7 @@ class CallRegistry:
         try:
             await self._store.accept_all([call.accepted(at_ms) for call in calls], record)
         except StoreError as error:
-            raise OverloadedError(str(error)) from error
+            raise OverloadedError(error.public) from error
 
     async def load_payload(self, call: Call) -> bool:
         """Read the payload of a queued call from disk, if it is only there. Return False if it is gone."""

@@ -26,6 +26,11 @@ class LatencyHistogram:
         self.buckets[bisect_left(BOUNDS_S, seconds)] += 1
         self.total += seconds
 
+    def add(self, other: "LatencyHistogram") -> None:
+        """Add the durations of another histogram."""
+        self.buckets = [one + more for one, more in zip(self.buckets, other.buckets, strict=True)]
+        self.total += other.total
+
     def cumulated(self) -> list[tuple[str, float]]:
         """Return the cumulative counts by upper bound, as Prometheus expects them."""
         count = 0
@@ -59,6 +64,13 @@ class ActionMetrics:
         if call.run.init_s is not None:
             self.init.observe(call.run.init_s)
 
+    def add(self, other: "ActionMetrics") -> None:
+        """Add the numbers of another action."""
+        for key, count in other.counts.items():
+            self.counts[key] = self.counts.get(key, 0) + count
+        for own, more in ((self.wait, other.wait), (self.init, other.init), (self.run, other.run)):
+            own.add(more)
+
 
 class Metrics:
     """The counters of all actions and triggers."""
@@ -76,6 +88,13 @@ class Metrics:
         if key not in self.fires and len(self.fires) >= MAX_ACTIONS:
             key = OTHERS
         self.fires[key] = self.fires.get(key, 0) + 1
+
+    def sum_of_actions(self) -> ActionMetrics:
+        """Return the sum over all actions of all namespaces."""
+        total = ActionMetrics()
+        for action in self.actions.values():
+            total.add(action)
+        return total
 
     def of_action(self, namespace: str, action: str) -> ActionMetrics:
         key = (namespace, action)

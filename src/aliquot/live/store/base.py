@@ -21,7 +21,14 @@ SMALL_PAYLOAD_BYTES = 4 * KIB  # a queued invocation with a larger payload leave
 
 
 class StoreError(Exception):
-    """The store cannot do this now: the disk is full, or the file is locked or damaged. The message says which."""
+    """The store cannot do this now: the disk is full, or the file is locked or damaged.
+
+    The message is for the operator and may contain paths. `public` is for tenants and contains none.
+    """
+
+    def __init__(self, text: str, public: str = "the platform cannot write to its store; try again later") -> None:
+        super().__init__(text)
+        self.public = public
 
 
 class StoreHealth:
@@ -30,7 +37,7 @@ class StoreHealth:
     __slots__ = ("problem",)
 
     def __init__(self) -> None:
-        self.problem: str | None = None  # why writes fail at present, or None
+        self.problem: str | None = None  # why writes fail at present, in words for tenants, or None
 
 
 class Document(Struct, frozen=True):

@@ -9,6 +9,7 @@ from typing import Any
 from aliquot.core.errors import InputError
 
 DATABASE, LOCAL, LOCK, USAGE = "aliquot.db", "local.json", "lock", "usage.ring"
+OPERATOR_TOKEN = "operator.token"  # noqa: S105 - the name of a file
 
 
 class DataDirectory:
@@ -42,19 +43,25 @@ class DataDirectory:
     def usage(self) -> Path:
         return self.path / USAGE
 
+    @property
+    def operator_token(self) -> Path:
+        return self.path / OPERATOR_TOKEN
+
     def publish(self, ready: dict[str, Any]) -> None:
         """Write the server's address and key for commands of the same user. `release` deletes the file."""
-        write_private(self.path / LOCAL, ready)
+        write_private(self.path / LOCAL, json.dumps(ready))
 
     def release(self) -> None:
         (self.path / LOCAL).unlink(missing_ok=True)
         os.close(self._lock)
 
 
-def write_private(path: Path, content: dict[str, Any]) -> None:
-    """Write a file atomically and readable by its owner only, because it holds a key."""
+def write_private(path: Path, content: str) -> None:
+    """Write a file atomically and readable by its owner only, because it holds a key. It survives a power failure."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        json.dump(content, file)
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
     draft.replace(path)

@@ -2,6 +2,7 @@
 
 import os
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from urllib.parse import quote
 
@@ -67,6 +68,11 @@ VERSION = len(MIGRATIONS)
 CACHE_KIB = 16 * 1024
 WAL_LIMIT_BYTES = 64 * MIB
 
+_MAGIC = b"SQLite format 3\0"
+_HEAD_BYTES = 100  # the header of a database file
+_WAL_HEAD_BYTES, _FRAME_HEAD_BYTES = 32, 24  # of its write-ahead log
+_BEGIN_ANEW = "bring back a copy of it, or move it away to begin anew without namespaces, functions and records"
+
 
 def locate(path: Path) -> Path:
     """Return the database file of a data directory, or the path itself if it is a file."""
@@ -87,10 +93,12 @@ def connect_writer(path: Path, *, busy_ms: int) -> sqlite3.Connection:
     """Open the only writing connection. Create the file or migrate it to this version. Raises `StoreError`."""
     connection: sqlite3.Connection | None = None
     try:
+        if path.exists():
+            _check_size(path)
+        else:
+            _create(path)
         connection = sqlite3.connect(path, timeout=busy_ms / 1000, isolation_level=None, check_same_thread=False)
         _check(connection, path)
-        # First, because pages can be returned later only if the file was created with this setting.
-        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
         if mode != "wal":
             raise StoreError(f"{path}: the file system cannot hold a write-ahead log; choose a local disk")  # noqa: TRY301
@@ -113,14 +121,13 @@ def connect_reader(path: Path, *, busy_ms: int) -> sqlite3.Connection:
     connection: sqlite3.Connection | None = None
     # A reader needs a shared-memory file beside the database. If the directory is read-only and has no log, the
     # database cannot change either, and is opened as immutable.
-    immutable = not os.access(path.parent, os.W_OK) and not path.with_name(path.name + "-wal").exists()
+    immutable = not os.access(path.parent, os.W_OK) and not _beside(path, "-wal").exists()
     try:
         connection = sqlite3.connect(
             f"file:{quote(str(path))}?mode=ro" + ("&immutable=1" if immutable else ""),
             uri=True, timeout=busy_ms / 1000, isolation_level=None, check_same_thread=False,
         )  # fmt: skip
-        if _check(connection, path) == 0:
-            raise StoreError(f"{path} is not a database of Aliquot")  # noqa: TRY301
+        _check(connection, path)
     except (sqlite3.Error, StoreError) as error:
         if connection is not None:
             connection.close()
@@ -128,8 +135,59 @@ def connect_reader(path: Path, *, busy_ms: int) -> sqlite3.Connection:
     return connection
 
 
-def _check(connection: sqlite3.Connection, path: Path) -> int:
-    """Return the version of the file, 0 for a new one. Raises `StoreError` for a file that is not usable."""
+def _create(path: Path) -> None:
+    """Create the file with all its tables under another name, and rename it.
+
+    A file of the final name is therefore complete. If it is empty, somebody emptied it.
+    """
+    log, draft = _beside(path, "-wal"), _beside(path, "-new")
+    try:
+        if log.exists() and log.stat().st_size:
+            raise StoreError(
+                f"{path} is missing, but its write-ahead log {log.name} is there; bring back the database, or move the "
+                "log away, too, to begin anew"
+            )
+        for leftover in (draft, _beside(draft, "-journal")):
+            leftover.unlink(missing_ok=True)
+        with closing(sqlite3.connect(draft, isolation_level=None)) as connection:
+            # Pages can be returned later only if the file was created with this setting.
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+            _migrate(connection)
+        draft.rename(path)
+    except OSError as error:
+        raise StoreError(f"{path} cannot be made ({error.strerror}); choose another data directory") from error
+
+
+def _check_size(path: Path) -> None:
+    """Raise `StoreError` if the file is empty, or shorter than its header says."""
+    try:
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            head = file.read(_HEAD_BYTES)
+        log = _beside(path, "-wal")
+        logged = log.stat().st_size if log.exists() else 0
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read ({error.strerror}); it must belong to this user") from error
+    if size == 0:
+        raise StoreError(f"{path} is empty: something has cut it to 0 bytes; {_BEGIN_ANEW}")
+    if not head.startswith(_MAGIC):
+        return  # SQLite says what is wrong
+    page_bytes = int.from_bytes(head[16:18]) or 1
+    page_bytes = 65_536 if page_bytes == 1 else page_bytes
+    # The number of pages is valid if the counters of changes agree. Missing pages may still be in the log.
+    pages = int.from_bytes(head[28:32]) if head[24:28] == head[92:96] else 0
+    logged_pages = max(0, logged - _WAL_HEAD_BYTES) // (page_bytes + _FRAME_HEAD_BYTES)
+    if len(head) < _HEAD_BYTES or size < (pages - logged_pages) * page_bytes:
+        whole = f"{pages * page_bytes}" if pages else f"at least {_HEAD_BYTES}"
+        raise StoreError(f"{path} is damaged: it was cut to {size} of {whole} bytes; {_BEGIN_ANEW}")
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)
+
+
+def _check(connection: sqlite3.Connection, path: Path) -> None:
+    """Raise `StoreError` for a file that is not usable."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
@@ -140,7 +198,8 @@ def _check(connection: sqlite3.Connection, path: Path) -> int:
             f"{path} was written by a newer Aliquot (version {version} of the file, this one knows {VERSION}); "
             "install that one, or choose another data directory"
         )
-    return int(version)
+    if not tables or not version:
+        raise StoreError(f"{path} has no tables: something has emptied it; {_BEGIN_ANEW}")
 
 
 def _migrate(connection: sqlite3.Connection) -> None:

@@ -27,7 +27,7 @@ from aliquot.live.store.lock import OwnerLock
 from aliquot.live.store.prune import Pruner
 from aliquot.live.store.records import Accepted, Activation
 from aliquot.live.store.schema import connect_reader, connect_writer, prepare
-from aliquot.live.store.sqlite_errors import as_store_error, explain
+from aliquot.live.store.sqlite_errors import as_store_error
 from aliquot.live.store.write_queue import WriteQueue
 from aliquot.live.store.writer import WriterThread
 
@@ -93,7 +93,7 @@ class SqliteStore(Store):
         try:
             health = StoreHealth()
             write_queue = WriteQueue(
-                loop, writer, batches.write, lambda error: explain(error, path), health,
+                loop, writer, batches.write, lambda error: as_store_error(error, path), health,
                 gather_s=gather_s, max_bytes=max_backlog_bytes, max_rows=max_backlog_rows, last_seq=batches.seq,
             )  # fmt: skip
             return cls(path, lock, writer, batches, write_queue, Pruner(connection, writer), health)

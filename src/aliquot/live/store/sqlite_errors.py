@@ -1,4 +1,4 @@
-"""Explain SQLite's errors to the operator, with advice on what to do."""
+"""Explain SQLite's errors: to the operator with paths and advice, to tenants without."""
 
 import sqlite3
 from pathlib import Path
@@ -31,5 +31,19 @@ def explain(error: Exception, path: Path) -> str:
             return f"{path}: {error} ({detail})"
 
 
+def public_reason(error: Exception) -> str:
+    """Return one line for tenants. It names no path, because the machine's files are not theirs to know."""
+    code = getattr(error, "sqlite_errorcode", 0)
+    match code & PRIMARY:
+        case sqlite3.SQLITE_FULL:
+            return "the platform's disk is full; try again later"
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            return "the platform's store is locked; try again later"
+        case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
+            return "the platform's store is damaged; tell the operator"
+        case _:
+            return "the platform cannot use its store; try again later"
+
+
 def as_store_error(error: Exception, path: Path) -> StoreError:
-    return error if isinstance(error, StoreError) else StoreError(explain(error, path))
+    return error if isinstance(error, StoreError) else StoreError(explain(error, path), public_reason(error))

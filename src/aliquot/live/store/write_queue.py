@@ -47,7 +47,7 @@ class WriteQueue:
         loop: AbstractEventLoop,
         writer: WriterThread,
         write: Callable[[Sequence[Operation]], int],
-        explain: Callable[[Exception], str],
+        explain: Callable[[Exception], StoreError],
         health: StoreHealth,
         *,
         gather_s: float,
@@ -78,7 +78,7 @@ class WriteQueue:
         # False if no timer runs and no group is being written. The next write must schedule its group then.
         self._scheduled = False
         self._timer: TimerHandle | None = None
-        self._failure: str | None = None
+        self._failure: StoreError | None = None
         self._stopped = False
         self._retry_s = MIN_RETRY_DELAY_S
         self._group_rows = MAX_GROUP_ROWS
@@ -146,7 +146,7 @@ class WriteQueue:
     def _update_health(self) -> None:
         self._max_queued_bytes = self._max_bytes - self._group_bytes
         self._max_queued_rows = self._max_rows - len(self._group or ())
-        problem = self._failure
+        problem = None if self._failure is None else self._failure.public
         if problem is None and self._queued_bytes > self._max_queued_bytes:
             waiting = self._queued_bytes + self._group_bytes
             problem = f"the disk falls behind: {waiting / MIB:.0f} MiB wait to be written"
@@ -220,14 +220,14 @@ class WriteQueue:
 
     def _group_failed(self, group: list[Operation], error: Exception) -> None:
         self._failure = self._explain(error)
-        log.warning("store: cannot write", why=self._failure, queued=len(group) + len(self._queued))
+        log.warning("store: cannot write", why=str(self._failure), queued=len(group) + len(self._queued))
         self._requeue(group)
         durables = [operation for operation in self._queued if isinstance(operation, DurableWrite)]
         self._queued = [operation for operation in self._queued if not isinstance(operation, DurableWrite)]
         self._queued_durable = 0
         for durable in durables:
             if not durable.future.done():
-                durable.future.set_exception(StoreError(self._failure))
+                durable.future.set_exception(StoreError(str(self._failure), self._failure.public))
         # Try half as much next time, because a smaller group may still fit on the disk.
         self._group_rows = max(1, min(self._group_rows, len(group)) // 2)
         self._schedule(self._retry_s)
@@ -246,7 +246,8 @@ class WriteQueue:
             self._group_bytes = 0
             if isinstance(rejected, DurableWrite):
                 if not rejected.future.done():
-                    rejected.future.set_exception(StoreError(f"this cannot be stored: {error}"))
+                    why = f"this cannot be stored: {error}"
+                    rejected.future.set_exception(StoreError(why, why))
             else:
                 if isinstance(rejected, Activation):
                     del self.records[rejected.id]

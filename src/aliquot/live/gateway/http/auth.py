@@ -17,6 +17,7 @@ from aliquot.live.gateway.http.refusal import UNAUTHENTICATED, Refusal, unauthen
 from aliquot.live.invocations.metrics import ActionMetrics
 from aliquot.live.invocations.parameters import ParameterMerger
 from aliquot.live.invocations.rate_limits import RateLimiter, RateLimiters
+from aliquot.live.store.operator_token import OperatorToken
 from aliquot.live.store.records import Namespace
 
 _MAX_CACHED_PRINCIPALS = 4096
@@ -115,13 +116,12 @@ def _credentials(header: bytes) -> tuple[str, bytes]:
 class OperatorAuth:
     """Checks the operator's token, which comes as a Bearer token."""
 
-    def __init__(self, token: str) -> None:
-        self._digest = hashlib.sha256(token.encode()).digest() if token else None
+    def __init__(self, token: OperatorToken) -> None:
+        self._token = token
 
     def check(self, header: bytes | None) -> None:
         """Raise a 401 unless the header has the token. An empty token admits no caller."""
-        scheme, _, token = (header or b"").partition(b" ")
-        given = hashlib.sha256(token.strip()).digest()
-        right = self._digest is not None and hmac.compare_digest(given, self._digest)
+        scheme, _, given = (header or b"").partition(b" ")
+        right = self._token.matches(given.strip())
         if not right or scheme.lower() != b"bearer":
             raise Refusal(401, UNAUTHENTICATED, ((b"www-authenticate", b'Bearer realm="Aliquot operator"'),))

@@ -111,8 +111,11 @@ def refusal_for(error: Exception) -> Refusal:
             return not_found()
         case AccessDeniedError():
             return forbidden(str(error))
-        case OverloadedError() | StoreError():
+        case OverloadedError():
             return Refusal(503, str(error) or OVERLOADED)
+        case StoreError():
+            _log.warning("the store fails", why=str(error))
+            return Refusal(503, error.public)
     for kind, status in _STATUSES:
         if isinstance(error, kind):
             return Refusal(status, str(error))

@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from aliquot.core.units import MIB
 from aliquot.live.gateway.entities.kinds import RuntimeInfo, runtimes
+from aliquot.live.gateway.http.auth import OperatorAuth
 from aliquot.live.gateway.http.routing import Endpoint, EndpointAccess, Request, Response, json_response
 from aliquot.live.gateway.invocation.invoke import InvokeHandler
 from aliquot.live.gateway.settings import GatewaySettings
@@ -135,15 +136,28 @@ class MetricsPage:
     """Handles `/metrics`. Prometheus' library is imported with the first page, so that the server starts faster."""
 
     def __init__(
-        self, metrics: Metrics, platform: Platform, store: Store, invoke: InvokeHandler, alarms: AlarmScheduler
+        self,
+        operator: OperatorAuth,
+        metrics: Metrics,
+        platform: Platform,
+        store: Store,
+        invoke: InvokeHandler,
+        alarms: AlarmScheduler,
     ) -> None:
+        self._operator = operator
         self._parts = (metrics, platform, store, invoke, alarms)
 
     def endpoint(self, settings: GatewaySettings) -> Endpoint:
         access = EndpointAccess.OPERATOR if settings.metrics_for_operator_only else EndpointAccess.ANYONE
-        return Endpoint("GET", "/metrics", self.page, "Metrics for Prometheus", {200: None}, access)
+        text = "Metrics for Prometheus; with the operator's token also by namespace and action"
+        return Endpoint("GET", "/metrics", self.page, text, {200: None}, access, statuses=(401,))
 
-    async def page(self, _: Request) -> Response:
+    async def page(self, request: Request) -> Response:
+        """Respond with totals to anyone, and with the names of namespaces and actions to the operator."""
         from aliquot.live.gateway.resources import prometheus  # noqa: PLC0415 - see above
 
-        return Response(200, prometheus.render_metrics(prometheus.PlatformCollector(*self._parts)), (_METRICS_TYPE,))
+        header = request.headers.get(b"authorization")
+        if header is not None:
+            self._operator.check(header)  # a wrong token is an error, not a request for the totals
+        collector = prometheus.PlatformCollector(*self._parts, with_names=header is not None)
+        return Response(200, prometheus.render_metrics(collector), (_METRICS_TYPE,))

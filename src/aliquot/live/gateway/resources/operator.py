@@ -12,6 +12,7 @@ from aliquot.live.gateway.http.routing import Endpoint, EndpointAccess, Request,
 from aliquot.live.invocations.platform import Platform
 from aliquot.live.invocations.sessions.registry import SessionRegistry
 from aliquot.live.store.errors import NotFoundError
+from aliquot.live.store.operator_token import OperatorToken
 from aliquot.live.store.records import Action, Namespace, Quota
 
 _ALL = "/operator/v1/namespaces"
@@ -53,13 +54,20 @@ class NewKey(Struct):
     key: str  # shown only once
 
 
-class OperatorEndpoints:
-    """Handles the operator's requests for namespaces and status."""
+class NewToken(Struct):
+    token: str
 
-    def __init__(self, platform: Platform, catalogue: Catalogue, sessions: SessionRegistry) -> None:
+
+class OperatorEndpoints:
+    """Handles the operator's requests for namespaces, status and the operator's own token."""
+
+    def __init__(
+        self, platform: Platform, catalogue: Catalogue, sessions: SessionRegistry, token: OperatorToken
+    ) -> None:
         self._platform = platform
         self._catalogue = catalogue
         self._sessions = sessions
+        self._token = token
 
     def endpoints(self) -> list[Endpoint]:
         operator: dict[str, Any] = {"access": EndpointAccess.OPERATOR}
@@ -68,6 +76,8 @@ class OperatorEndpoints:
         item = {200: NamespaceItem}
         return [
             Endpoint("GET", "/operator/v1/status", self.status, "Devices, flows, sandboxes", {200: dict}, **operator),
+            Endpoint("POST", "/operator/v1/token", self.rotate_token, "Replace the operator's token", {201: NewToken},
+                     **operator),
             Endpoint("GET", _ALL, self.list, "All namespaces", {200: list[NamespaceItem]}, **operator),
             Endpoint("POST", _ALL, self.create, "Create a namespace; its key is shown only once", {201: NewKey},
                      body=NamespacePost, statuses=(409, 413, 415), **body),
@@ -82,6 +92,9 @@ class OperatorEndpoints:
 
     async def status(self, _: Request) -> Response:
         return json_response(self._platform.status())
+
+    async def rotate_token(self, _: Request) -> Response:
+        return json_response(NewToken(self._token.rotate()), 201)
 
     async def list(self, _: Request) -> Response:
         return json_response([self._item(namespace) for namespace in self._catalogue.namespaces()])

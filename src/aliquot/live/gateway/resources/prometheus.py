@@ -1,4 +1,7 @@
-"""Metrics in Prometheus' format: the gateway's counters, and the platform's state at the time of the request."""
+"""Metrics in Prometheus' format: the gateway's counters, and the platform's state at the time of the request.
+
+Names of namespaces, actions and triggers are for the operator. Without them the same metrics are sums over all tenants.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -26,8 +29,16 @@ class PlatformCollector(Collector):
     """Collects the current values of all metrics for each page."""
 
     def __init__(
-        self, metrics: Metrics, platform: Platform, store: Store, invoke: InvokeHandler, alarms: AlarmScheduler
+        self,
+        metrics: Metrics,
+        platform: Platform,
+        store: Store,
+        invoke: InvokeHandler,
+        alarms: AlarmScheduler,
+        *,
+        with_names: bool,
     ) -> None:
+        self._with_names = with_names
         self._metrics = metrics
         self._platform = platform
         self._store = store
@@ -50,7 +61,7 @@ class PlatformCollector(Collector):
         yield GaugeMetricFamily("aliquot_store_well", "1 when the store can write", value=int(well))
 
     def _activations(self) -> Iterator[Metric]:
-        labels = ["namespace", "action"]
+        labels = ["namespace", "action"] if self._with_names else []
         ends = CounterMetricFamily("aliquot_activations", "Ended invocations", labels=[*labels, "status", "start"])
         phases = {
             "wait": HistogramMetricFamily(
@@ -61,7 +72,10 @@ class PlatformCollector(Collector):
             ),
             "run": HistogramMetricFamily("aliquot_run_seconds", "Seconds of runs", labels=labels),
         }
-        for key, action in sorted(self._metrics.actions.items()):
+        by_labels = (
+            sorted(self._metrics.actions.items()) if self._with_names else [((), self._metrics.sum_of_actions())]
+        )
+        for key, action in by_labels:
             for (status, start), count in sorted(action.counts.items(), key=str):
                 ends.add_metric([*key, _STATUSES[status], start or "none"], count)
             for phase, family in phases.items():
@@ -71,9 +85,10 @@ class PlatformCollector(Collector):
         yield from phases.values()
 
     def _fires(self) -> Metric:
-        fires = CounterMetricFamily(
-            "aliquot_fires", "Triggers fired with active rules", labels=["namespace", "trigger"]
-        )
+        name, text = "aliquot_fires", "Triggers fired with active rules"
+        if not self._with_names:
+            return CounterMetricFamily(name, text, value=sum(self._metrics.fires.values()))
+        fires = CounterMetricFamily(name, text, labels=["namespace", "trigger"])
         for key, count in sorted(self._metrics.fires.items()):
             fires.add_metric(key, count)
         return fires
@@ -139,14 +154,20 @@ class PlatformCollector(Collector):
                 yield CounterMetricFamily(name, text, value=values[field])
 
     def _usage(self, status: dict[str, Any]) -> Iterator[Metric]:
-        """Yield usage by function and device. Labels by sandbox would grow without limit."""
-        labels = ["namespace", "action", "device"]
+        """Yield usage by function and device, or by device. Labels by sandbox would grow without limit."""
+        labels = ["namespace", "action", "device"] if self._with_names else ["device"]
         families: dict[str, CounterMetricFamily | GaugeMetricFamily] = {
             "compute_s": CounterMetricFamily("aliquot_compute_seconds", "Seconds of a whole device", labels=labels),
             "share": GaugeMetricFamily("aliquot_share_requested", "Compute requested by sandboxes", labels=labels),
             "device_bytes": GaugeMetricFamily("aliquot_used_device_bytes", "Device memory used", labels=labels),
         }
+        sums: dict[tuple[str, ...], dict[str, float]] = {}
         for used in status.get("usage", ()):
+            names = (used["tenant"], used["function"]) if self._with_names else ()
+            values = sums.setdefault((*names, used["device"]), dict.fromkeys(families, 0))
+            for field in families:
+                values[field] += used[field]
+        for key, values in sums.items():
             for field, family in families.items():
-                family.add_metric([used["tenant"], used["function"], used["device"]], used[field])
+                family.add_metric(key, values[field])
         yield from families.values()
