@@ -108,6 +108,7 @@ def connect_writer(path: Path, *, busy_ms: int) -> sqlite3.Connection:
         connection.execute(f"PRAGMA journal_size_limit = {WAL_LIMIT_BYTES}")
         # `BatchWriter.checkpoint` moves the log, after callers have their results.
         connection.execute("PRAGMA wal_autocheckpoint = 0")
+        connection.executescript("BEGIN IMMEDIATE; ROLLBACK")  # raises if another process has locked the file
         _migrate(connection)
     except (sqlite3.Error, StoreError) as error:
         if connection is not None:
