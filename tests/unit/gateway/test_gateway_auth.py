@@ -138,10 +138,11 @@ async def test_the_operators_endpoints_require_the_operators_token():
 def test_without_a_token_the_operators_endpoints_admit_no_caller():
     from aliquot.live.gateway.http.auth import OperatorAuth
     from aliquot.live.gateway.http.refusal import Refusal
+    from aliquot.live.store.operator_token import OperatorToken
 
     for header in (None, b"Bearer ", b"Bearer"):
         with pytest.raises(Refusal):
-            OperatorAuth("").check(header)
+            OperatorAuth(OperatorToken("")).check(header)
 
 
 @on_a_loop
