@@ -100,6 +100,12 @@ def up(
             help="A limit for clients: payload_bytes=128MiB, timeout_ms.most=600000, invocations_per_minute=60 …",
         ),
     ] = [],  # noqa: B006
+    egress: Annotated[
+        str,
+        typer.Option(
+            help="What functions reach beside this API: all, none, or a list such as db.example.org:5432,10.0.0.0/8."
+        ),
+    ] = "all",
     ready_file: Annotated[
         Path | None, typer.Option(help="Write url, namespace, key and pid to this JSON file once the server answers.")
     ] = None,
@@ -118,6 +124,7 @@ def up(
     from aliquot.live.catalogue.images import parse_image
     from aliquot.live.datasets.settings import read_fabric
     from aliquot.live.gateway.settings import parse_limits
+    from aliquot.live.node.network.egress import parse_egress
     from aliquot.live.server import serve
     from aliquot.live.settings import OVERCOMMIT, ServerSettings, keep, parse_devices, physical_memory
     from aliquot.live.usage.file import check_size
@@ -142,6 +149,7 @@ def up(
         usage_bytes=check_size(parse_size(usage_size, "--usage-size"), "--usage-size"),
         gateway=parse_limits(limit, "--limit"),
         images=tuple(parse_image(text) for text in image),
+        egress=parse_egress(egress, "--egress"),
         session_idle_s=read_ms(session_idle, "--session-idle") / 1000,
     )
 

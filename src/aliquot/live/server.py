@@ -7,6 +7,7 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from ipaddress import ip_address
 from shutil import which
 from typing import Any
 
@@ -28,6 +29,7 @@ from aliquot.live.datasets.fabric import Fabric
 from aliquot.live.gateway.app import Gateway
 from aliquot.live.gateway.entities.kinds import check_image
 from aliquot.live.gateway.http.listeners import listen, url_of
+from aliquot.live.gateway.http.sandbox_connections import SandboxConnections
 from aliquot.live.gateway.invocation.protocol import make_protocol
 from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.invocations.metrics import Metrics
@@ -39,6 +41,8 @@ from aliquot.live.invocations.sessions.records import SessionSettings
 from aliquot.live.invocations.sessions.registry import SessionRegistry
 from aliquot.live.node.doctor import lacking
 from aliquot.live.node.local import LocalNode
+from aliquot.live.node.network.client import NodeNetwork
+from aliquot.live.node.network.messages import ApiAddress, RelaySettings
 from aliquot.live.settings import ServerSettings
 from aliquot.live.store.base import Store, StoreError
 from aliquot.live.store.data_directory import DataDirectory, write_private
@@ -92,6 +96,7 @@ async def _serve(
         raise InputError(f"--data: {error}") from error
     json_checker = JsonChecker()
     fabric = Fabric(store, settings.fabric)
+    connections = SandboxConnections()
     node = LocalNode(
         data.path,
         settings.devices,
@@ -103,6 +108,7 @@ async def _serve(
         descriptors=shares,
         views=fabric.readers,
         environment_limits=settings.gateway.environments,
+        network=NodeNetwork(_relay_settings(settings, listeners[0]), connections.put),
     )
     url = url_of(listeners[0], tls=settings.tls is not None)
     keys = EphemeralKeys()
@@ -178,7 +184,7 @@ async def _serve(
             if settings.ready_file is not None:
                 write_private(settings.ready_file, json.dumps(public))
 
-        server = _Server(_uvicorn_config(settings, app, gateway_settings), started)
+        server = _Server(_uvicorn_config(settings, app, gateway_settings), connections, started)
         await app.alarms.start()
         await server.serve(sockets=listeners)
         await app.alarms.stop()
@@ -203,8 +209,9 @@ async def _first_key(catalogue: Catalogue) -> tuple[str, str, bool]:
 class _Server(uvicorn.Server):
     """A uvicorn server that reports when it answers, and leaves signals and the end of the process to us."""
 
-    def __init__(self, config: uvicorn.Config, on_started: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, connections: SandboxConnections, on_started: Callable[[], None]) -> None:
         super().__init__(config)
+        self._connections = connections
         self._on_started = on_started
 
     @contextmanager
@@ -216,7 +223,12 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        self._connections.serve(self.config, self.server_state)
         self._on_started()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._connections.close()
+        await super().shutdown(sockets)
 
 
 def _uvicorn_config(settings: ServerSettings, app: Gateway, gateway_settings: GatewaySettings) -> uvicorn.Config:
@@ -236,6 +248,13 @@ def _uvicorn_config(settings: ServerSettings, app: Gateway, gateway_settings: Ga
         ssl_certfile=tls.certificate if tls else None,
         ssl_keyfile=tls.key if tls else None,
     )
+
+
+def _relay_settings(settings: ServerSettings, listener: socket.socket) -> RelaySettings:
+    host, port = listener.getsockname()[:2]
+    any_address = ip_address(host).is_unspecified
+    api = ApiAddress("127.0.0.1" if any_address else host, port, any_address)
+    return RelaySettings(settings.egress, api, settings.gateway.egress_connections)
 
 
 async def _prune(store: Store, settings: ServerSettings) -> None:

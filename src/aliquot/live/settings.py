@@ -17,6 +17,7 @@ from aliquot.live.device.nvidia.nvml import Nvml, NvmlError
 from aliquot.live.device.nvidia.pynvml_adapter import open_nvml
 from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.invocations.sessions.records import SessionSettings
+from aliquot.live.node.network.egress import EgressPolicy
 from aliquot.live.store.base import Retention
 from aliquot.live.usage.file import DEFAULT_FILE_BYTES as USAGE_BYTES
 from aliquot.storage.settings import FabricSettings
@@ -52,6 +53,7 @@ class ServerSettings(Struct, frozen=True):
     fabric: FabricSettings = FabricSettings()
     session_idle_s: float = SessionSettings().idle_s
     gateway: GatewaySettings = GatewaySettings()
+    egress: EgressPolicy = EgressPolicy()  # which destinations functions can reach
 
     @property
     def max_sandbox_bytes(self) -> int:

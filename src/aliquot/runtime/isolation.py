@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from . import landlock, linux, mounts, seccomp
+from . import landlock, linux, mounts, network, seccomp
 
 _CORE_BYTES = 0
 _OPEN_FILES = 4096
@@ -38,6 +38,7 @@ def enclose(layers: dict[str, Any]) -> None:
     """Isolate the zygote, before its imports. With a pid namespace another process returns from this call."""
     layers["visible"] = visible_paths(layers["visible"])
     own_mounts = linux.CLONE_NEWNS if layers["mount"] else 0
+    own_network = linux.CLONE_NEWNET if layers["network"] else 0
     if layers["user"] and not layers["uids"]:
         mine = os.getuid(), os.getgid()
         linux.unshare(linux.CLONE_NEWUSER | own_mounts)
@@ -51,7 +52,11 @@ def enclose(layers: dict[str, Any]) -> None:
         )  # fmt: skip
     if layers["user"] and layers["uids"]:
         # After the mounts: another user could not reach an interpreter in root's home, for example.
-        _become_root_of_namespace(own_mounts, *layers["uids"])
+        _become_root_of_namespace(own_mounts | own_network, *layers["uids"])
+    elif own_network:
+        linux.unshare(own_network)
+    if own_network:
+        network.configure([])  # imports may use the loopback interface, and nothing else
     if layers["pid"]:
         _continue_in_pid_namespace()
         if own_mounts:
@@ -69,8 +74,8 @@ def map_own_user(uid: int, gid: int) -> None:
     Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
 
 
-def _become_root_of_namespace(own_mounts: int, first: int, count: int) -> None:
-    """Become root inside a new user namespace, and an unprivileged user outside it.
+def _become_root_of_namespace(others: int, first: int, count: int) -> None:
+    """Become root inside a new user namespace and other new ones, and an unprivileged user outside it.
 
     The range has a user for every sandbox. Only a process outside the namespace may map it, so a child does.
     """
@@ -82,7 +87,7 @@ def _become_root_of_namespace(own_mounts: int, first: int, count: int) -> None:
         for name in ("uid_map", "gid_map"):
             Path(f"/proc/{process}/{name}").write_text(f"0 {first} {count}")
         os._exit(0)
-    linux.unshare(linux.CLONE_NEWUSER | own_mounts)
+    linux.unshare(linux.CLONE_NEWUSER | others)
     os.write(go, b"!")
     _, status = os.waitpid(helper, 0)
     if status:

@@ -6,6 +6,7 @@ A layer that works has an empty text. For one that does not, the text says why.
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import os
 import socket
@@ -16,12 +17,15 @@ from typing import Any, Callable  # noqa: UP035 - Python 3.9 on
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from . import isolation, landlock, linux, mounts, seccomp, view_mount
+    from . import isolation, landlock, linux, mounts, network, seccomp, view_mount
     from .units import MIB
 else:
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-    from runtime import isolation, landlock, linux, mounts, seccomp, view_mount
+    from runtime import isolation, landlock, linux, mounts, network, seccomp, view_mount
     from runtime.units import MIB
+
+_OUTSIDE = ("192.0.2.1", 80)  # an address for documentation, which no machine has
+_CONNECT_TIMEOUT_S = 5
 
 
 def attempt(trial: Callable[[], None]) -> str:
@@ -126,6 +130,17 @@ class IsolationTrials:
             return
         raise OSError(0, "it forbids nothing")
 
+    def network(self) -> None:
+        """Send to an address outside, in a namespace where it must arrive at the platform's socket."""
+        if self.uids is None:
+            raise OSError(0, "the server is not root")
+        linux.unshare(linux.CLONE_NEWNET)
+        gateway = network.make_gateway([ipaddress.ip_network("0.0.0.0/0")], [])
+        with socket.create_connection(_OUTSIDE, timeout=_CONNECT_TIMEOUT_S):
+            accepted, _ = gateway.listener.accept()
+        if network.destination(accepted) != _OUTSIDE:
+            raise OSError(0, "connections do not arrive with their destination")
+
     def views(self) -> None:
         """Make a view outside and attach it inside a namespace, as for a sandbox."""
         if self.uids is not None:
@@ -144,7 +159,7 @@ class IsolationTrials:
 def main() -> None:
     given: dict[str, Any] = json.loads(sys.argv[1])
     trials = IsolationTrials(given["uids"], given["hidden"])
-    names = ("user", "mount", "pid", "ipc", "uid", "landlock", "seccomp", "views")
+    names = ("user", "mount", "pid", "ipc", "uid", "landlock", "seccomp", "network", "views")
     found = {name: attempt(getattr(trials, name)) for name in names}
     sys.stdout.write(json.dumps(found))
 

@@ -69,7 +69,7 @@ class Zygote:
         self._settings = settings
         self._isolation = settings["isolation"]
         self._sandboxes: dict[int, int] = {}  # the server's number by pid
-        self._pid_namespace = -1
+        self._namespaces: list[tuple[int, int]] = []  # kinds that a sandbox has for itself, and the zygote's own
 
     def serve(self) -> NoReturn:
         failure = self._load()
@@ -81,8 +81,9 @@ class Zygote:
         gc.freeze()
         if self._isolation["seccomp"]:
             seccomp.program()
-        if self._isolation["pid"]:
-            self._pid_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+        for layer, name, kind in (("pid", "pid", linux.CLONE_NEWPID), ("network", "net", linux.CLONE_NEWNET)):
+            if self._isolation[layer]:
+                self._namespaces.append((kind, os.open(f"/proc/self/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)))
         self._send({"ready": True})
         wake, wake_end = os.pipe()
         os.set_blocking(wake_end, False)
@@ -150,16 +151,16 @@ class Zygote:
             os.close(pidfd)
 
     def _fork_process(self) -> int:
-        if not self._isolation["pid"]:
-            return os.fork()
-        linux.unshare(linux.CLONE_NEWPID)
         pid = -1
         try:
+            for kind, _ in self._namespaces:
+                linux.unshare(kind)
             pid = os.fork()
         finally:
             if pid != 0:
-                # Back to the zygote's own namespace. Otherwise the next one could not be made.
-                linux.enter_namespace(self._pid_namespace, linux.CLONE_NEWPID)
+                # Back to the zygote's own namespaces. Otherwise the next pid namespace could not be made.
+                for kind, own in self._namespaces:
+                    linux.enter_namespace(own, kind)
         return pid
 
     def _become_sandbox(self, request: dict[str, Any], fds: list[int]) -> None:

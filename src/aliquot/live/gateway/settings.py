@@ -62,6 +62,7 @@ class GatewaySettings(Struct, frozen=True):
     concurrent_invocations: int | None = None
     fires_per_minute: int | None = None
     sequence_length: int = 50
+    egress_connections: int = 2048  # of all sandboxes to the outside together
 
     # Limits of environments, see `EnvironmentLimits`.
     builds: int = EnvironmentLimits().builds

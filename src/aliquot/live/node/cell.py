@@ -54,6 +54,11 @@ class ProcessHandle:
 
         self._loop.add_reader(pidfd, has_ended)
 
+    @property
+    def pidfd(self) -> int | None:
+        """The descriptor of the process while it runs."""
+        return self._pidfd
+
     def is_over(self) -> bool:
         """Return whether the process has ended, even if the event loop has not reported it yet."""
         if self._pidfd is None:
@@ -104,8 +109,13 @@ class CellListener(Protocol):
 class Cell:
     """A process to be, with the server's ends of its channels."""
 
-    def __init__(self, number: int, process: ProcessHandle, ended: Callable[["Cell"], None]) -> None:
-        """Make the channels. `ended` is called when the process has ended or could not be forked. Raises `OSError`."""
+    def __init__(
+        self, number: int, process: ProcessHandle, ended: Callable[["Cell"], None], *, own_network: bool = False
+    ) -> None:
+        """Make the channels. `ended` is called when the process has ended or could not be forked. Raises `OSError`.
+
+        With `own_network` the cell is used only after `network_made`.
+        """
         self.number = number
         self.process = process
         self.listener: CellListener | None = None
@@ -114,6 +124,8 @@ class Cell:
         self._unwanted = False
         self._view: int | None = None  # the descriptor on which the kernel asks about the datasets
         self._on_fork: list[Callable[[], None]] = []
+        self._has_network = not own_network
+        self._on_network: list[Callable[[], None]] = []
         with contextlib.ExitStack() as undo:
             self.sock, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
             undo.callback(self.sock.close)
@@ -164,6 +176,24 @@ class Cell:
             then()
         else:
             self._on_fork.append(then)
+
+    def on_network(self, then: Callable[[], None]) -> None:
+        """Call `then` when the process has its network, which may be now."""
+        if self._has_network:
+            then()
+        else:
+            self._on_network.append(then)
+
+    def network_made(self, why_not: str) -> None:
+        """Begin to use the cell, or end it if its network could not be made."""
+        if why_not:
+            if self.listener is not None:
+                self.listener.never_forked(Status.INTERNAL_ERROR, f"The sandbox got no network: {why_not}.")
+            self.kill()
+            return
+        self._has_network = True
+        for then in self._on_network:
+            then()
 
     # --- reports of its zygote --------------------------------------------------------------------------
 

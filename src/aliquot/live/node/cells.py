@@ -7,16 +7,22 @@ from collections.abc import Callable
 
 from aliquot.live.node.cell import Cell, ProcessHandle
 from aliquot.live.node.dataset_views import ViewMounts
+from aliquot.live.node.network.client import SandboxNetworks
 from aliquot.live.node.sandbox_resources import SandboxResources
 from aliquot.live.node.zygote_process import ZygoteProcess
 
 
 class CellPool:
     def __init__(
-        self, resources: SandboxResources, ended: Callable[[Cell], None], loop: asyncio.AbstractEventLoop
+        self,
+        resources: SandboxResources,
+        networks: SandboxNetworks,
+        ended: Callable[[Cell], None],
+        loop: asyncio.AbstractEventLoop,
     ) -> None:
         """`ended` is called for each cell when its process has ended."""
         self._resources = resources
+        self._networks = networks
         self._tell_ended = ended
         self._loop = loop
         self._mounts = ViewMounts()
@@ -24,7 +30,7 @@ class CellPool:
         self._last = 0
         self._none_left: asyncio.Future[None] | None = None  # set when the pool shuts down
 
-    def take(self, zygote: ZygoteProcess, memory_bytes: int) -> tuple[Cell, int | None]:
+    def take(self, zygote: ZygoteProcess, tenant: str, memory_bytes: int) -> tuple[Cell, int | None]:
         """Take the zygote's ready cell, or make one, and limit its memory. Raises `OSError`.
 
         Returns the cell, and the limit that its process has to set for itself, if there is no control group for it.
@@ -32,6 +38,7 @@ class CellPool:
         cell = zygote.take_ready_cell()
         if cell is None or cell.has_ended or cell.process.is_over():
             cell = self._make(zygote)
+        self._networks.assign(cell.number, tenant)
         try:
             return cell, self._resources.limit_memory(cell, memory_bytes)
         except OSError:
@@ -50,7 +57,7 @@ class CellPool:
         fds: tuple[int, ...] = ()
         cell: Cell | None = None
         try:
-            cell = Cell(self._last, process, self._ended)
+            cell = Cell(self._last, process, self._ended, own_network=self._networks.are_own)
             fds = cell.take_process_ends()
             fds += process.cgroup.open_procs() if process.cgroup else ()
             if zygote.views:
@@ -67,10 +74,12 @@ class CellPool:
             raise
         self._cells[cell.number] = cell
         zygote.fork(cell, fds, settings)
+        cell.on_fork(lambda: self._networks.add(cell.number, process, cell.network_made))
         return cell
 
     def _ended(self, cell: Cell) -> None:
         del self._cells[cell.number]
+        self._networks.remove(cell.number)
         self._release(cell.number, cell.process)
         self._tell_ended(cell)
         if self._none_left is not None and not self._cells:

@@ -49,6 +49,10 @@ _LAYERS = {
     ),
     "landlock": ("Landlock", "files are protected by namespaces and user ids alone"),
     "seccomp": ("system call filter", "functions may use every system call that their user may"),
+    "network": (
+        "network namespaces",
+        "sandboxes share the machine's network: one can reach what another listens on, and --egress has no effect",
+    ),
     "views": (
         "views of datasets",
         "functions that name datasets cannot run here; /dev/fuse must be there and writable",

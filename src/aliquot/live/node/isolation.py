@@ -33,6 +33,7 @@ class Isolation(Struct, frozen=True):
     landlock: bool = False  # files a second time, signals and abstract sockets
     seccomp: bool = False  # a filter of system calls that functions do not need
     cgroups: bool = False  # memory and number of processes, counted for the whole sandbox
+    network: bool = False  # ports, and a way out of the machine that the operator can close
     views: bool = False  # not a layer: datasets can be mounted
 
 
@@ -49,6 +50,7 @@ class ProbeResult(Struct, frozen=True):
     uid: str
     landlock: str
     seccomp: str
+    network: str
     views: str
 
 
@@ -89,6 +91,7 @@ def choose(found: ProbeResult) -> Isolation:
         landlock=not found.landlock,
         seccomp=not found.seccomp,
         cgroups=True,
+        network=root and not found.network,
         views=mount and not found.views,
     )
 
@@ -109,8 +112,9 @@ def walls(
     access: DeviceAccess = NO_ACCESS,
     *,
     views: bool = False,
+    zygote: bool = False,
 ) -> dict[str, Any]:
-    """Return the settings for `aliquot.runtime.isolation`."""
+    """Return the settings for `aliquot.runtime.isolation`. Only zygotes get a network of their own."""
     return {
         "user": isolation.user,
         "mount": isolation.mount,
@@ -125,4 +129,5 @@ def walls(
         "writable": list(access.writable),
         "devices": list(access.files),
         "views": views,
+        "network": zygote and isolation.network,
     }

@@ -33,6 +33,7 @@ from aliquot.live.node.environments.limits import EnvironmentLimits
 from aliquot.live.node.environments.provider import Environments
 from aliquot.live.node.isolation import NO_ISOLATION, Isolation, choose, probe, walls
 from aliquot.live.node.local_sandbox import LocalSandbox
+from aliquot.live.node.network.client import NodeNetwork
 from aliquot.live.node.reply_memory import ReplyMemory
 from aliquot.live.node.sandbox_resources import MAX_PROCESSES, SCRATCH_BYTES, SandboxResources, tag_of
 from aliquot.live.node.shared_buffers import NodeBuffers
@@ -76,6 +77,7 @@ class LocalNode(Node):
         descriptors: DescriptorShares = DEFAULT_SHARES,
         views: DatasetViews | None = None,
         environment_limits: EnvironmentLimits | None = None,
+        network: NodeNetwork | None = None,
     ) -> None:
         """Isolation is detected by default. `driver_options` is what `--devices` says after the driver's name."""
         self._data = data.absolute()
@@ -101,6 +103,7 @@ class LocalNode(Node):
         self._watching: asyncio.Task[None] | None = None
         self._views = views or NoDatasetViews()
         self._environment_limits = environment_limits or EnvironmentLimits()
+        self._network = network or NodeNetwork()
 
     @property
     def devices(self) -> tuple[DeviceSpec, ...]:
@@ -116,7 +119,8 @@ class LocalNode(Node):
         self._loop = asyncio.get_running_loop()
         self._resources, self._drivers, environments = await self._loop.run_in_executor(None, self._prepare_machine)
         self._swapper = SandboxSwapper(self._drivers, self._queues, self._loop, self._swap_executor)
-        self._cells = CellPool(self._resources, self._cell_ended, self._loop)
+        self._networks = self._network.open(own=self.isolation.network, loop=self._loop)
+        self._cells = CellPool(self._resources, self._networks, self._cell_ended, self._loop)
         self._zygotes = ZygotePool(self._walls, self._loop)
         limits = self._environment_limits
         installer = Installer(self._data, self.isolation, self._resources.cgroups, limits, self._progress)
@@ -145,7 +149,7 @@ class LocalNode(Node):
         return resources, drivers, load_marks(self._data / DIRECTORY)  # last: no build of an earlier server runs now
 
     def _walls(self, profile: ZygoteProfile) -> dict[str, Any]:
-        return walls(self.isolation, self._data, profile.visible, profile.access, views=profile.views)
+        return walls(self.isolation, self._data, profile.visible, profile.access, views=profile.views, zygote=True)
 
     async def stop(self) -> None:
         self._stopping = True
@@ -165,6 +169,7 @@ class LocalNode(Node):
         except TimeoutError:  # a zygote does not fork, or does not let its sandboxes end
             self._zygotes.stop()
             await self._cells.end_all()
+        await self._networks.stop()
         self._json_checker.close()
         await self._preparation.stop()
         await self._environments.stop()
@@ -207,7 +212,7 @@ class LocalNode(Node):
             begun_s = self._loop.time()
             runtime = self._preparation.runtime(launch)
             zygote = await self._preparation.zygote(launch, runtime)
-            cell, data_bytes = self._cells.take(zygote, memory_bytes)
+            cell, data_bytes = self._cells.take(zygote, launch.tenant, memory_bytes)
         except MissingEnvironmentError:  # it was removed after the call had arrived
             self._start_refused(number)
             return

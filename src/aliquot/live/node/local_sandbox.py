@@ -89,9 +89,10 @@ class LocalSandbox:
     # --- start and end ----------------------------------------------------------------------------------
 
     def start(self, command: list[str] | None, data_bytes: int | None, *, waited_s: float) -> None:
-        """Send the init. `command` runs functions of other kinds than Python, `data_bytes` is their RLIMIT_DATA.
+        """Send the init as soon as there is a network.
 
-        The time limit includes `waited_s`, the time that the start has waited for imports.
+        `command` runs functions of other kinds than Python, and `data_bytes` is their RLIMIT_DATA. The time limit
+        includes `waited_s`, the time that the start has waited for imports.
         """
         launch, channel = self.launch, self.channel
         token = channel.buffers.token if channel is not None else None
@@ -99,8 +100,13 @@ class LocalSandbox:
         self.deadline_s -= waited_s
         body = describe_launch(launch, self._result_bytes, command, data_bytes, token)
         init = REQUEST.pack(frames.INIT, 0, len(body), 0) + body
-        transmit = channel.introduce(self.cell.sock) if channel is not None else None
-        self._unread = not self._connection.send(init, transmit=transmit)
+        self._unread = True
+        self.cell.on_network(lambda: self._send_init(init))
+
+    def _send_init(self, init: bytes) -> None:
+        if self.state == STARTING:
+            transmit = self.channel.introduce(self.cell.sock) if self.channel is not None else None
+            self._unread = not self._connection.send(init, transmit=transmit)
 
     def kill(self) -> None:
         """End the sandbox with all its children. Nothing is reported any more."""

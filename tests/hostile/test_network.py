@@ -1,0 +1,407 @@
+"""Networks: a function reaches neither another sandbox's ports nor what the operator has closed."""
+
+import os
+import shutil
+import signal
+import socket
+import socketserver
+import threading
+from pathlib import Path
+
+import psutil
+import pytest
+from sandboxes import strongest
+
+from aliquot.live.node.network import machine
+from aliquot.testing.server import LiveServer
+from aliquot.testing.waiting import wait_until
+
+pytestmark = pytest.mark.skipif(not strongest().network, reason="no network namespaces here")
+
+# Runs a snippet that leaves its finding in `found`.
+RUN = "def main(args):\n    space = {'args': args}\n    exec(args['code'], space)\n    return {'found': space['found']}"
+WITH_KEY = {"annotations": [{"key": "provide-api-key", "value": True}]}
+RELAY = "aliquot.live.node.network.process"
+
+LISTEN = """
+import socket, threading, time
+def answer(server):
+    while True:
+        server.accept()[0].sendall(b'secret')
+servers = []
+for family, host in ((socket.AF_INET, '0.0.0.0'), (socket.AF_INET6, '::')):
+    server = socket.create_server((host, args['port']), family=family)
+    threading.Thread(target=answer, args=(server,), daemon=True).start()
+abstract = socket.socket(socket.AF_UNIX)
+abstract.bind('\\0aliquot-' + str(args['port']))
+abstract.listen()
+threading.Thread(target=answer, args=(abstract,), daemon=True).start()
+own = socket.create_connection(('127.0.0.1', args['port'])).recv(100).decode()
+found = own
+time.sleep(args['seconds'])
+"""
+REACH = """
+import socket
+def reach(family, address):
+    with socket.socket(family) as sock:
+        sock.settimeout(5)
+        try:
+            sock.connect(address)
+            return sock.recv(100).decode()
+        except OSError as error:
+            return type(error).__name__
+port = args['port']
+found = [reach(socket.AF_INET, (host, port)) for host in args['hosts']]
+found += [reach(socket.AF_INET6, ('::1', port)), reach(socket.AF_UNIX, '\\0aliquot-' + str(port))]
+"""
+CONNECT = """
+import socket
+found = []
+for host, port in args['places']:
+    try:
+        with socket.create_connection((host, port), timeout=10) as sock:
+            sock.sendall(b'ping')
+            sock.shutdown(socket.SHUT_WR)
+            text = b''
+            while (piece := sock.recv(100)):
+                text += piece
+            found.append(text.decode())
+    except OSError as error:
+        found.append(type(error).__name__)
+"""
+
+NODE = """
+const net = require('net');
+const connect = ([host, port]) => new Promise((resolve) => {
+  const sock = net.connect({ host, port });
+  let text = '';
+  sock.on('connect', () => sock.end('ping'));
+  sock.on('data', (piece) => { text += piece; });
+  sock.on('end', () => resolve(text));
+  sock.on('error', (error) => resolve(error.code));
+});
+exports.main = async ({ places }) => ({ found: await Promise.all(places.map(connect)) });
+"""
+
+
+class Echo(socketserver.BaseRequestHandler):
+    """Answers with everything that was sent, once the sender has ended."""
+
+    def handle(self):
+        text = b""
+        while piece := self.request.recv(65536):
+            text += piece
+        self.request.sendall(b"echo " + text)
+
+
+class EchoServer(socketserver.ThreadingTCPServer):
+    daemon_threads = True
+    allow_reuse_address = True
+    request_queue_size = 512
+
+
+@pytest.fixture(scope="module")
+def echo():
+    """Return the address of a server on this machine."""
+    with EchoServer(("127.0.0.77", 0), Echo) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_address
+        server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def other_echo():
+    with EchoServer(("127.0.0.78", 0), Echo) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_address
+        server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def server_options(echo):
+    return ("--devices", "host:1", "--egress", f"all,{echo[0]}:{echo[1]}", "--limit", "egress_connections=80")
+
+
+@pytest.fixture(scope="module")
+def tenants(tenants):
+    for client in (tenants.attacker, tenants.neighbour):
+        for name in ("run", "other"):
+            client.deploy(name, RUN, limits={"timeout": 60_000}, **WITH_KEY)
+    return tenants
+
+
+def found(client, code, *, name="run", **args):
+    return client.result(name, {"code": code, **args})["found"]
+
+
+def begin(client, code, *, name="run", **args):
+    """Call without waiting for the end, and return the activation's id."""
+    return client.post(f"actions/{name}", json={"code": code, **args}).json()["activationId"]
+
+
+def relay_of(server):
+    """Return the pid of the server's relay."""
+    for pid in server.descendants():
+        try:
+            if RELAY in Path(f"/proc/{pid}/cmdline").read_text().split("\0"):
+                return pid
+        except OSError:
+            continue
+    return None
+
+
+def own_address():
+    """Return an address of this machine other than that of loopback, if it has one."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        try:
+            sock.connect(("192.0.2.1", 9))
+        except OSError:
+            return "127.0.0.1"
+        return sock.getsockname()[0]
+
+
+def test_a_port_that_a_function_opens_is_its_own(tenants):
+    """Neither another tenant nor another sandbox of the same one reaches it, nor anybody on the machine."""
+    port = 47811
+    listening = begin(tenants.attacker, LISTEN, port=port, seconds=2)
+    hosts = ["127.0.0.1", "127.0.0.2", own_address()]
+    wait_until(lambda: is_listening(tenants.server, port), what="the attacker's server")
+    for client in (tenants.neighbour, tenants.attacker):
+        answers = found(client, REACH, name="other", port=port, hosts=hosts)
+        assert len(answers) == 5
+        assert set(answers) <= {"ConnectionRefusedError", "ConnectionResetError"}
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), timeout=5)
+    record = wait_until(
+        lambda: tenants.attacker.get(f"activations/{listening}"), lambda got: got.is_success, what="the end of the call"
+    ).json()
+    assert record["response"]["result"] == {"found": "secret"}, "or it never listened"
+
+
+def is_listening(server, port):
+    """Return whether a process of the server listens on a port in its own network."""
+    for pid in server.descendants():
+        try:
+            if f":{port:04X} " in Path(f"/proc/{pid}/net/tcp").read_text():
+                return True
+        except OSError:
+            continue
+    return False
+
+
+def test_every_zygote_and_sandbox_has_a_network_of_its_own(tenants):
+    tenants.check_neighbour()
+    machine = Path("/proc/self/ns/net").stat().st_ino
+    zygotes = [pid for pid in tenants.server.descendants() if b"zygote.py" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    inside = [pid for pid in zygotes if uid_of(pid) != 0]
+    assert len(inside) > 2
+    assert machine not in {Path(f"/proc/{pid}/ns/net").stat().st_ino for pid in inside}
+
+
+def uid_of(pid):
+    return Path(f"/proc/{pid}").stat().st_uid
+
+
+@pytest.mark.parametrize("name", ["run", "node"])
+def test_a_listed_server_is_reached_and_no_other_of_the_machine(tenants, echo, other_echo, name):
+    places = [echo, other_echo, [own_address(), other_echo[1]], ["169.254.169.254", 80], ["0.0.0.0", other_echo[1]]]  # noqa: S104
+    if name == "node":
+        if not shutil.which("node"):
+            pytest.skip("Node.js is not installed")
+        tenants.neighbour.deploy("node", NODE, kind="nodejs:20")
+        answers = tenants.neighbour.result("node", {"places": places})["found"]
+        assert answers[0] == "echo ping"
+        assert set(answers[1:]) <= {"ECONNRESET", "ECONNREFUSED"}
+    else:
+        answers = found(tenants.neighbour, CONNECT, places=places)
+        assert answers[0] == "echo ping"
+        assert set(answers[1:]) <= {"ConnectionRefusedError", "ConnectionResetError"}
+
+
+def test_large_transfers_arrive_whole(tenants, echo):
+    code = """
+import socket, hashlib, random
+sent = random.Random(1).randbytes(4_000_000)
+with socket.create_connection(args['place'], timeout=30) as sock:
+    sock.sendall(sent)
+    sock.shutdown(socket.SHUT_WR)
+    with sock.makefile('rb') as file:
+        got = file.read()
+found = [len(got), got == b'echo ' + sent]
+"""
+    assert found(tenants.neighbour, code, place=echo) == [4_000_005, True]
+
+
+def test_datagrams_reach_a_listed_port(tenants, echo):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        server.bind(echo)
+
+        def answer():
+            for _ in range(4):
+                data, source = server.recvfrom(2000)
+                server.sendto(b"echo " + data, source)
+
+        threading.Thread(target=answer, daemon=True).start()
+        code = """
+import socket
+found = []
+connected, other = socket.socket(socket.AF_INET, socket.SOCK_DGRAM), socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+connected.connect(tuple(args['place']))
+for text in (b'one', b'two'):
+    connected.settimeout(10)
+    connected.send(text)
+    found.append(connected.recv(100).decode())
+    other.settimeout(10)
+    other.sendto(text, tuple(args['place']))
+    data, source = other.recvfrom(100)
+    found.append([data.decode(), list(source)])
+"""
+        one, two = (["echo one", ["echo one", list(echo)]], ["echo two", ["echo two", list(echo)]])
+        assert found(tenants.neighbour, code, place=echo) == [*one, *two]
+
+
+API = """
+import base64, json, os, urllib.request
+key = base64.b64encode(os.environ['__OW_API_KEY'].encode()).decode()
+request = urllib.request.Request(
+    os.environ['__OW_API_HOST'] + '/api/v1/namespaces', headers={'Authorization': 'Basic ' + key}
+)
+found = json.load(urllib.request.urlopen(request, timeout=30))
+"""
+
+
+def test_functions_call_the_platform(tenants):
+    assert found(tenants.neighbour, API) == ["neighbour"]
+    assert found(tenants.attacker, API) == ["attacker"]
+
+
+def test_a_dead_relay_ends_connections_only(tenants, echo):
+    """Sandboxes live on, calls go on, and the next relay takes over the networks that there are."""
+    pid = found(tenants.neighbour, "import os; found = os.getpid(), os.stat('/proc/self/ns/net').st_ino")
+    relay = relay_of(tenants.server)
+    code = """
+import socket
+with socket.create_connection(args['place'], timeout=30) as sock:
+    sock.sendall(b'begun')
+    try:
+        found = sock.recv(100).decode()
+    except OSError as error:
+        found = type(error).__name__
+"""
+    call = begin(tenants.neighbour, code, place=echo)
+    wait_until(lambda: connections_of(relay), what="the function's connection")
+    os.kill(relay, signal.SIGKILL)
+    record = wait_until(
+        lambda: tenants.neighbour.get(f"activations/{call}"), lambda got: got.is_success, what="the end of the call"
+    ).json()
+    assert record["response"]["result"]["found"] in ("", "ConnectionResetError")
+    wait_until(
+        lambda: found(tenants.neighbour, CONNECT, places=[echo]), lambda got: got == ["echo ping"], what="a new relay"
+    )
+    assert relay_of(tenants.server) not in (None, relay)
+    assert found(tenants.neighbour, API) == ["neighbour"]
+    tenants.check_neighbour()
+    assert found(tenants.neighbour, "import os; found = os.getpid(), os.stat('/proc/self/ns/net').st_ino") == pid
+
+
+def connections_of(pid):
+    """Return the established connections of a process to the outside."""
+    process = psutil.Process(pid)
+    return [each for each in process.net_connections("tcp4") if each.status == psutil.CONN_ESTABLISHED]
+
+
+FLOOD = """
+import socket, time
+held = []
+deadline = time.monotonic() + args['seconds']
+while time.monotonic() < deadline:
+    sock = socket.socket()
+    sock.setblocking(False)
+    sock.connect_ex(tuple(args['place']))
+    held.append(sock)
+    if len(held) > 1000:
+        for old in held[:500]:
+            old.close()
+        del held[:500]
+    time.sleep(0.0005)
+found = len(held)
+"""
+
+
+@pytest.mark.budget("connections to the outside")
+def test_a_flood_of_connections_harms_only_its_tenant(tenants, echo):
+    """The attacker is stopped at the tenant's limit, in two sandboxes, while the neighbour connects as before."""
+    tenants.check_neighbour()
+    calls = [begin(tenants.attacker, FLOOD, name=name, place=echo, seconds=2) for name in ("run", "other")]
+    relay = relay_of(tenants.server)
+    most = 0
+    for _ in range(20):
+        assert found(tenants.neighbour, CONNECT, places=[echo]) == ["echo ping"]
+        most = max(most, len(connections_of(relay)))
+    assert 20 < most <= 41, "40 of the attacker, and one of the neighbour"
+    for call in calls:
+        wait_until(
+            lambda call=call: tenants.attacker.get(f"activations/{call}").is_success, what="the end of the flood"
+        )
+    wait_until(lambda: len(connections_of(relay)), lambda left: left == 0, what="the end of all connections")
+    assert found(tenants.attacker, CONNECT, places=[echo]) == ["echo ping"]
+
+
+# --- a closed network -----------------------------------------------------------------------------------------
+
+FAILS_AT_ONCE = {"OSError", "ConnectionRefusedError", "ConnectionResetError", "gaierror"}
+
+
+def test_a_closed_network_leaves_only_the_api(tmp_path, echo):
+    with LiveServer(tmp_path / "data", "--egress", "none") as server, server.client() as client:
+        client.deploy("run", RUN, **WITH_KEY)
+        answers = found(client, CONNECT, places=[echo, ["192.0.2.1", 80], [own_address(), echo[1]], ["pypi.org", 443]])
+        assert set(answers) <= FAILS_AT_ONCE
+        assert found(client, API) == ["guest"]
+        own = """
+import socket
+server = socket.create_server(('127.0.0.1', 0))
+client = socket.create_connection(server.getsockname())
+client.sendall(b'own')
+found = server.accept()[0].recv(10).decode()
+"""
+        assert found(client, own) == "own"
+
+
+DNS = """
+import socket, struct
+def ask(name):
+    question = b''.join(bytes([len(part)]) + part.encode() for part in name.split('.')) + struct.pack('!xHH', 1, 1)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.settimeout(10)
+        sock.sendto(struct.pack('!HHHHHH', 7, 0x100, 1, 0, 0, 0) + question, (args['server'], 53))
+        data = sock.recv(2000)
+    number, flags, _, answers, _, _ = struct.unpack_from('!HHHHHH', data)
+    assert number == 7
+    return [flags & 15, [socket.inet_ntoa(data[len(data) - 16 * n - 4:][:4]) for n in range(answers)]]
+found = [ask(name) for name in args['names']]
+"""
+
+
+def test_a_list_answers_only_for_the_names_in_it(tmp_path):
+    """Names of other hosts do not leave the machine, because they could carry data out."""
+    nameservers = [str(each) for each in machine.nameservers() if each.version == 4]
+    name = socket.gethostname().lower()
+    try:
+        address = socket.gethostbyname(name)
+    except OSError:
+        pytest.skip("the machine does not know its own name")
+    if not nameservers:
+        pytest.skip("the machine asks no nameserver")
+    with (
+        EchoServer((address, 0), Echo) as listed,
+        LiveServer(tmp_path / "data", "--egress", f"{name}:{listed.server_address[1]}") as server,
+        server.client() as client,
+    ):
+        threading.Thread(target=listed.serve_forever, daemon=True).start()
+        client.deploy("run", RUN)
+        assert found(client, DNS, server=nameservers[0], names=[name, "pypi.org"]) == [[0, [address]], [3, []]]
+        assert found(client, CONNECT, places=[["192.0.2.1", 80]]) == ["ConnectionResetError"]
+        if not address.startswith("127."):  # which a sandbox has for itself
+            assert found(client, CONNECT, places=[listed.server_address]) == ["echo ping"]
+        listed.shutdown()
