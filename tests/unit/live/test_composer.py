@@ -97,7 +97,7 @@ async def test_a_composition_that_is_detached_under_way_is_marked_at_once(rig):
 async def test_a_store_that_fails_refuses_a_composition_and_nothing_of_it_runs(rig):
     call = rig.call("pair")
     with (
-        patch.object(rig.store, "accept", side_effect=StoreError("full")),
+        patch.object(rig.store, "accept", side_effect=StoreError("full", "full")),
         pytest.raises(OverloadedError, match="full"),
     ):
         await rig.composer.accept(call)
