@@ -3,7 +3,8 @@
 import os
 
 import pytest
-from package_index import PackageIndex, source_archive, wheel
+from package_index import PackageIndex, source_archive
+from wheels import make_wheel
 
 from aliquot.testing.client import from_pairs, to_pairs
 from aliquot.testing.waiting import wait_until
@@ -44,9 +45,9 @@ while True:  # files without a name take space, too
 def index():
     sources = {"hungry": EATS_MEMORY, "forking": FORKS, "filling": FILLS_DISK}
     packages = [source_archive(name, "1.0", code) for name, code in sources.items()]
-    packages.append(wheel("endless", "1.0", "import time\ntime.sleep(1000)\n"))
-    packages += [wheel(name, "1.0", f"TEXT = '{'x' * 3 * 2**20}'") for name in ("bulky", "large")]
-    packages.append(wheel("tiny", "1.0", "VALUE = 1"))
+    packages.append(make_wheel("endless", "1.0", "import time\ntime.sleep(1000)\n"))
+    packages += [make_wheel(name, "1.0", f"TEXT = '{'x' * 3 * 2**20}'") for name in ("bulky", "large")]
+    packages.append(make_wheel("tiny", "1.0", "VALUE = 1"))
     with PackageIndex(*packages, stuck=("stuck",)) as served:
         yield served
 

@@ -1,15 +1,14 @@
 """Environments: built once for a set of requirements, shared, and honest about failures. Without a network."""
 
 import asyncio
-import base64
-import hashlib
 import os
-import zipfile
 from pathlib import Path
 
 import pytest
 from killed_steps import kill_at_each_step
+from package_index import source_archive
 from sandboxes import isolation, play, result, strongest, with_and_without_walls
+from wheels import wheel
 
 from aliquot.live.node.base import Status
 from aliquot.live.node.environments.build_queue import FIRST_DELAY_S
@@ -24,25 +23,6 @@ from aliquot.live.node.sandbox_resources import SandboxResources
 
 LIMITS = EnvironmentLimits()
 WHERE = "import {0}\ndef main(args):\n    return {{'value': {0}.VALUE, 'file': {0}.__file__}}"
-
-
-def wheel(directory: Path, name: str, version: str, code: str) -> None:
-    """A package by hand: a wheel is a zip with three small files beside the code."""
-    info = f"{name}-{version}.dist-info"
-    files = {
-        f"{name}.py": code,
-        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
-        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-    }
-    lines = []
-    for path, text in files.items():
-        digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
-        lines.append(f"{path},sha256={digest},{len(text)}")
-    files[f"{info}/RECORD"] = "\n".join([*lines, f"{info}/RECORD,,", ""])
-    directory.mkdir(exist_ok=True)
-    with zipfile.ZipFile(directory / f"{name}-{version}-py3-none-any.whl", "w") as archive:
-        for path, text in files.items():
-            archive.writestr(path, text)
 
 
 @pytest.fixture
@@ -234,7 +214,6 @@ def test_an_environment_that_was_not_finished_is_built_again(tmp_path):
     asyncio.run(build())
 
 
-# A build backend in the package itself: it needs nothing else to be installed first.
 BUILD_TIME_CODE = """
 import os, pathlib
 found = []
@@ -245,24 +224,16 @@ for path in {paths!r}:
         found.append(type(error).__name__)
 raise SystemExit("FOUND " + repr(found) + " AS " + str(os.getuid()) + " " + repr("SERVER_SECRET" in os.environ))
 """
-PROJECT = "[build-system]\nrequires = []\nbuild-backend = 'backend'\nbackend-path = ['.']\n"
 
 
 @pytest.mark.skipif(not strongest().mount, reason="no mount namespaces here")
 def test_what_a_package_does_while_it_is_installed_is_walled_in(tmp_path, wheels, monkeypatch):
-    import tarfile
-
     monkeypatch.setenv("SERVER_SECRET", "key")
     secret = tmp_path / "data" / "keys"
     secret.parent.mkdir()
     secret.write_text("secret")
-    source = tmp_path / "evil-1.0"
-    source.mkdir()
-    (source / "backend.py").write_text(BUILD_TIME_CODE.format(paths=[str(secret)]))
-    (source / "pyproject.toml").write_text(PROJECT)
-    (source / "PKG-INFO").write_text("Metadata-Version: 1.0\nName: evil\nVersion: 1.0\n")
-    with tarfile.open(wheels / "evil-1.0.tar.gz", "w:gz") as archive:
-        archive.add(source, "evil-1.0")
+    archive = source_archive("evil", "1.0", BUILD_TIME_CODE.format(paths=[str(secret)]))
+    (wheels / archive[0]).write_bytes(archive[1])
     told = []
 
     async def scene(rig):
@@ -286,3 +257,42 @@ def test_the_operators_settings_reach_the_installer(tmp_path):
     links.mkdir()
     env = {"PIP_FIND_LINKS": f"{links} /nonesuch", "PIP_EXTRA_INDEX_URL": f"file://{links}/simple", "PATH": os.sep}
     assert paths_in(env) == (str(links),)
+
+
+# Tries what an installation must not be able to do, and says what it is.
+TRIES = """
+import ctypes, os, pathlib
+lines = pathlib.Path("/proc/self/status").read_text().splitlines()
+status = dict(line.split(":\\t") for line in lines if ":\\t" in line)
+tried = {{}}
+for name, work in {{
+    "namespace": lambda: ctypes.CDLL(None, use_errno=True).unshare(0x10000000) and 1 / 0,
+    "system": lambda: pathlib.Path("/usr/x").write_text("x"),
+    "others": lambda: [p.name for p in pathlib.Path({environments!r}).iterdir()][2],
+    "outside": lambda: pathlib.Path({environments!r}, "x").write_text("x"),
+}}.items():
+    try:
+        work()
+        tried[name] = "worked"
+    except Exception:
+        pass
+found = {{key: status[key].strip() for key in ("CapEff", "CapPrm", "CapBnd", "NoNewPrivs", "Seccomp")}}
+processes = sum(path.name.isdigit() for path in pathlib.Path("/proc").iterdir())
+raise SystemExit(f"IS {{found}} ROOT {{os.getuid() == 0}} DID {{tried}} PROCESSES {{processes}}")
+"""
+
+
+@pytest.mark.skipif(not (strongest().mount and strongest().seccomp), reason="no mount namespaces or filters here")
+def test_an_installation_has_the_isolation_of_a_sandbox(tmp_path, wheels):
+    environments_path = tmp_path / "data" / "environments"
+    archive = source_archive("trying", "1.0", TRIES.format(environments=str(environments_path)))
+    (wheels / archive[0]).write_bytes(archive[1])
+
+    async def scene(rig):
+        said = result(await rig.not_started("x", requirements=("trying",)))["error"]
+        none = "0" * 16
+        caps = f"'CapEff': '{none}', 'CapPrm': '{none}', 'CapBnd': '{none}'"
+        assert f"IS {{{caps}, 'NoNewPrivs': '1', 'Seccomp': '2'}} ROOT False DID {{}} PROCESSES " in said
+        assert int(said.partition("PROCESSES ")[2].split()[0]) < 8
+
+    play(tmp_path / "data", scene)

@@ -7,8 +7,9 @@ import threading
 import httpx
 import pytest
 from msgspec.structs import asdict
-from package_index import PackageIndex, source_archive, wheel
+from package_index import PackageIndex, source_archive
 from sandboxes import isolation, play, result, strongest
+from wheels import make_wheel
 
 from aliquot.live.node.base import Status
 from aliquot.live.node.environments.index_proxy import IndexServer, PageFiles, Upstream, rewrite_page
@@ -16,7 +17,7 @@ from aliquot.live.node.environments.pip_settings import DEFAULT_INDEX, IndexSett
 
 SECRET = "hunter2"  # noqa: S105
 USES = "import tiny\ndef main(args):\n    return {'value': tiny.VALUE}"
-TINY = wheel("tiny", "1.0", "VALUE = 1")
+TINY = make_wheel("tiny", "1.0", "VALUE = 1")
 # Looks for the password wherever a build can look.
 SPY = """
 import os, pathlib

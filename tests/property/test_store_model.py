@@ -90,6 +90,14 @@ class StoreMachine(RuleBasedStateMachine):
         self.both(lambda store: store.accept(accepted(number, rerun=rerun)))
 
     @rule(number=ids)
+    def count_start(self, number):
+        self.both(lambda store: store.count_start(f"{number:032x}"))
+
+    @rule(number=ids)
+    def forget_starts(self, number):
+        self.both(lambda store: store.forget_starts(f"{number:032x}"))
+
+    @rule(number=ids)
     def mark_started(self, number):
         self.both(lambda store: store.mark_started(f"{number:032x}"))
 

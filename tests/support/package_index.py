@@ -6,31 +6,10 @@ import hashlib
 import io
 import tarfile
 import threading
-import zipfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 # A build backend in the package itself: it needs nothing else to be installed first.
 PROJECT = "[build-system]\nrequires = []\nbuild-backend = 'backend'\nbackend-path = ['.']\n"
-
-
-def wheel(name: str, version: str, code: str) -> tuple[str, bytes]:
-    """Return the file name and the contents of a wheel: a zip with three small files beside the code."""
-    info = f"{name}-{version}.dist-info"
-    files = {
-        f"{name}.py": code,
-        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
-        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-    }
-    lines = []
-    for path, text in files.items():
-        digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
-        lines.append(f"{path},sha256={digest},{len(text)}")
-    files[f"{info}/RECORD"] = "\n".join([*lines, f"{info}/RECORD,,", ""])
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        for path, text in files.items():
-            archive.writestr(path, text)
-    return f"{name}-{version}-py3-none-any.whl", buffer.getvalue()
 
 
 def source_archive(name: str, version: str, backend: str) -> tuple[str, bytes]:

@@ -87,10 +87,20 @@ class MemoryStore(Store):
             self._queue.setdefault(one.id, one)
         self.record(record)
 
+    async def count_start(self, activation_id: str) -> None:
+        self._check()
+        if (queued := self._queue.get(activation_id)) is not None:
+            self._queue[activation_id] = replace(queued, starts=queued.starts + 1)
+
+    async def forget_starts(self, activation_id: str) -> None:
+        self._check()
+        if (queued := self._queue.get(activation_id)) is not None:
+            self._queue[activation_id] = replace(queued, starts=0)
+
     async def mark_started(self, activation_id: str) -> None:
         self._check()
         if activation_id in self._queue:
-            self._queue[activation_id] = replace(self._queue[activation_id], started=True)
+            self._queue[activation_id] = replace(self._queue[activation_id], started=True, starts=0)
 
     async def unfinished(self) -> list[Accepted]:
         return [

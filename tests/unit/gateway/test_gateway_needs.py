@@ -117,6 +117,16 @@ SIZE = 'a size such as "4GiB", or a number of MiB'
             ('annotation requirements: it takes a list of requirements as pip takes them, such as ["pillow>=10"], '
             "not ['-r /etc/passwd']"),
         ),
+        (
+            {"requirements": [" -r x"]},
+            ('annotation requirements: it takes a list of requirements as pip takes them, such as ["pillow>=10"], '
+            "not [' -r x']"),
+        ),
+        (
+            {"requirements": [" "]},
+            ('annotation requirements: it takes a list of requirements as pip takes them, such as ["pillow>=10"], '
+            "not [' ']"),
+        ),
         ({"rerun": 1}, "annotation rerun: it takes true or false, not 1"),
         ({"sdk": "yes"}, "annotation sdk: it takes true or false, not 'yes'"),
     ],

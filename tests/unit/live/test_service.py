@@ -10,7 +10,7 @@ from rig import Rig, on_a_rig
 
 from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.invocations.errors import OverloadedError
-from aliquot.live.invocations.recovery import INTERRUPTED, recover_calls
+from aliquot.live.invocations.recovery import INTERRUPTED, MAX_INTERRUPTED_STARTS, NEVER_STARTED, recover_calls
 from aliquot.live.node.base import Status
 from aliquot.live.store.records import Accepted, Action, Exec, Namespace, Pair
 from aliquot.live.store.sqlite import SqliteStore
@@ -319,3 +319,44 @@ async def test_a_wall_clock_that_jumps_changes_no_decision_and_no_duration(rig):
         assert 0 <= call.activation.end - call.activation.start < 60_000
         assert 0 <= call.run.wait_ms < 60_000
     assert [summary(call)["start"] for call in rig.ended] == ["cold", "warm", "warm"]
+
+
+def test_a_call_whose_start_ends_the_server_again_and_again_is_ended(tmp_path):
+    """A server that is killed leaves no trace but the count, so the rigs here do not drain."""
+
+    async def live_once(first):
+        async with Rig.open(tmp_path, catalogued=(ECHO,)) as rig:
+            if first:
+                await rig.service.accept(rig.call("echo", durable=True))
+            else:
+                await recover_calls(rig.composer, rig.store, rig.catalogue)
+            await rig.turn()
+            await rig.store.flush()
+            counts = [one.starts for one in await rig.store.unfinished()]
+            return rig.node.starts, counts
+
+    for life in range(MAX_INTERRUPTED_STARTS):
+        assert asyncio.run(live_once(first=not life)) == ([1], [life + 1])
+    assert asyncio.run(live_once(first=False)) == ([], []), "it is not tried again"
+
+    async def response():
+        async with Rig.open(tmp_path) as rig:
+            return await rig.record(f"{1:032x}")
+
+    assert asyncio.run(response())["result"]["error"] == NEVER_STARTED.format(MAX_INTERRUPTED_STARTS)
+
+
+def test_a_server_that_stops_in_order_counts_no_start(tmp_path):
+    async def live_once():
+        async with Rig.open(tmp_path, catalogued=(ECHO,)) as rig:
+            await recover_calls(rig.composer, rig.store, rig.catalogue)
+            if not rig.service.calls:
+                await rig.service.accept(rig.call("echo", durable=True))
+            await rig.turn()
+            assert rig.node.starts == [1]
+            await rig.service.drain(1)
+            await rig.store.flush()
+            return [one.starts for one in await rig.store.unfinished()]
+
+    for _ in range(MAX_INTERRUPTED_STARTS + 1):
+        assert asyncio.run(live_once()) == [0]

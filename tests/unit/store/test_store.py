@@ -187,6 +187,24 @@ def test_an_accepted_call_is_unfinished_until_its_end(run):
     run(scenario)
 
 
+def test_starts_are_counted_until_the_call_begins_or_the_server_stops(run):
+    async def counts(store):
+        return [one.starts for one in await store.unfinished()]
+
+    async def scenario(store):
+        for number in (1, 2):
+            await store.accept(accepted(number))
+            await store.count_start(f"{number:032x}")
+        await store.count_start(f"{1:032x}")
+        await store.count_start("f" * 32)  # unknown id
+        assert await counts(store) == [2, 1]
+        await store.mark_started(f"{1:032x}")
+        await store.forget_starts(f"{2:032x}")
+        assert await counts(store) == [0, 0]
+
+    run(scenario)
+
+
 def test_the_first_end_stands(run):
     async def scenario(store):
         await store.accept(accepted(1))

@@ -167,7 +167,7 @@ def _texts(fits: Callable[[str], object]) -> Callable[[object], object]:
 
 def _plain(text: str) -> bool:
     """Return True for a single requirement, and False for an option or several lines."""
-    return text.isprintable() and not text.startswith("-")
+    return text.isprintable() and bool(text.strip()) and not text.lstrip().startswith("-")
 
 
 class _NeedsAnnotation(NamedTuple):

@@ -1,6 +1,7 @@
 """The registry of calls that have not ended. It writes them to the store's queue, and a record at the end of each."""
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
@@ -75,6 +76,15 @@ class CallRegistry:
                 continue
             call.on_disk = False
         return len(call.payload) > 0
+
+    async def count_start(self, activation_id: str) -> None:
+        """Count the start of a sandbox for a queued call. A store that fails does not prevent the start."""
+        with contextlib.suppress(StoreError):
+            await self._store.count_start(activation_id)
+
+    async def forget_starts(self, calls: Sequence[Call]) -> None:
+        """Set the counts of starts to 0 for calls that the next server runs."""
+        await asyncio.gather(*(self._store.forget_starts(call.queue_entry) for call in calls), return_exceptions=True)
 
     async def mark_started(self, activation_id: str) -> None:
         """Write that a queued call has begun. It is durable on return."""

@@ -192,6 +192,8 @@ class CommandPerformer:
         sandbox, call = command.sandbox, self._registry.calls[command.invocation]
         assignment = self._assignments.open(sandbox, self._flows[command.tenant, command.function])
         assignment.call = call
+        if call.queue_entry:
+            self._registry.spawn(self._registry.count_start(call.queue_entry))
         first = assignment.resolved_for(call.function)
         env = activation_env(call, assignment.key_for(first), now_ms())
         made = launch(assignment.functions, first, command.place, self._api_host, self._images, env)

@@ -1,7 +1,8 @@
 """Recovery after a stop or a crash: every call that an earlier server accepted ends exactly once.
 
 A call that had not begun runs now. A call that had begun ends as interrupted, because its effects must not happen
-twice, unless its action is annotated `rerun`.
+twice, unless its action is annotated `rerun`. A call during whose start the server has ended several times is ended,
+because the start may be the cause.
 """
 
 from aliquot.live.catalogue.catalogue import Catalogue
@@ -13,6 +14,11 @@ from aliquot.live.store.errors import AccessDeniedError, NotFoundError
 from aliquot.live.store.records import Accepted, Action, Exec, Namespace
 
 INTERRUPTED = "interrupted: the server stopped while the action ran"
+MAX_INTERRUPTED_STARTS = 3
+NEVER_STARTED = (
+    "the server stopped {} times while a sandbox for this call started, so it is not tried again; "
+    "call it again if the action is not the cause"
+)
 DELETED = "the action was deleted before the call could run"
 
 
@@ -32,6 +38,9 @@ async def recover_calls(composer: Composer, store: Store, catalogue: Catalogue) 
             session=accepted.session,
         )
         call.on_disk = not accepted.payload
+        if resolved is not None and accepted.starts >= MAX_INTERRUPTED_STARTS:
+            await composer.end_unstarted(call, NEVER_STARTED.format(accepted.starts))
+            continue
         if resolved is not None and (accepted.rerun or not accepted.started):
             await composer.recover(call)
             continue

@@ -129,8 +129,10 @@ class Service:
     async def drain(self, grace_s: float) -> None:
         """Refuse new calls, and let running and awaited calls end. Accepted calls that wait stay in the store."""
         self.registry.stopping = True
-        for call in list(self.calls.values()):
-            if call.queue_entry and not call.run.begun_s:
+        waiting = [call for call in self.calls.values() if call.queue_entry and not call.run.begun_s]
+        await self.registry.forget_starts([call for call in waiting if call.run.start is not None])
+        for call in waiting:
+            if not call.run.begun_s:
                 call.parked = True
                 self._cancel(call, STOPPING)
         await self.registry.wait_for_all(grace_s)

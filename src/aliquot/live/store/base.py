@@ -152,6 +152,14 @@ class Store(ABC):
         """Add the invocations of one event and the event's own record in one transaction. Durable."""
 
     @abstractmethod
+    async def count_start(self, activation_id: str) -> None:
+        """Count the start of a sandbox for a queued invocation. Durable. The count is for a start that never ends."""
+
+    @abstractmethod
+    async def forget_starts(self, activation_id: str) -> None:
+        """Set the count of starts to 0, because the server stops in order. `mark_started` does so, too. Durable."""
+
+    @abstractmethod
     async def mark_started(self, activation_id: str) -> None:
         """Note that a queued invocation has begun to run. Durable. After a crash it runs again only if it may."""
 

@@ -28,9 +28,11 @@ CHECKPOINT_ROWS = 8192
 COMMIT_ROWS = 16  # cost of a commit in rows, because even a small one changes several pages
 SIZES = (1, 4, 16, 64, 256, 1024)
 ACTIVATION = "activation (seq, id, namespace, name, start_ms, end_ms, summary, response, logs, pickled, session, bytes)"
-QUEUE = "queue (id, namespace, name, accepted_ms, payload, pickled, rerun, started, cause, session)"
+QUEUE = "queue (id, namespace, name, accepted_ms, payload, pickled, rerun, started, cause, session, starts)"
 JOURNAL = "INSERT INTO journal (segment, first, entries, written_ms, lengths, bodies) VALUES (?, ?, ?, ?, ?, ?)"
-STARTED = "UPDATE queue SET started = 1 WHERE id IN (SELECT value FROM json_each(?))"
+STARTING = "UPDATE queue SET starts = starts + 1 WHERE id IN (SELECT value FROM json_each(?))"
+NOT_STARTING = "UPDATE queue SET starts = 0 WHERE id IN (SELECT value FROM json_each(?))"
+STARTED = "UPDATE queue SET started = 1, starts = 0 WHERE id IN (SELECT value FROM json_each(?))"
 FINISHED = "DELETE FROM queue WHERE id IN (SELECT value FROM json_each(?))"
 PUT = "INSERT OR REPLACE INTO document (collection, namespace, name, body) VALUES (?, ?, ?, ?)"
 DELETE = "DELETE FROM document WHERE collection = ? AND namespace = ? AND name = ?"
@@ -43,9 +45,15 @@ class WriteKind(Enum):
 
     APPLY = auto()  # list[DocumentChange]
     ACCEPT = auto()  # (invocations to queue, records of the events that caused them)
+    STARTING = auto()  # activation id
+    NOT_STARTING = auto()  # activation id
     STARTED = auto()  # activation id
     FINISH = auto()  # Activation
     BARRIER = auto()  # None: it changes nothing, and is done when everything before it is durable
+
+
+# The statements for changes of queued invocations, in the order in which they happen to one of them.
+_CHANGES = {WriteKind.STARTING: STARTING, WriteKind.NOT_STARTING: NOT_STARTING, WriteKind.STARTED: STARTED}
 
 
 class SegmentStart(Struct, frozen=True):
@@ -136,7 +144,7 @@ class BatchWriter:
         records: list[Activation] = []
         steps: list[bytes] = []
         accepted: list[Accepted] = []
-        started: list[str] = []
+        changed: dict[WriteKind, list[str]] = {kind: [] for kind in _CHANGES}
         finished: list[str] = []
         for operation in operations:
             if isinstance(operation, bytes):
@@ -149,16 +157,16 @@ class BatchWriter:
             elif operation.kind is WriteKind.ACCEPT:
                 accepted += operation.value[0]
                 records += operation.value[1]
-            elif operation.kind is WriteKind.STARTED:
-                started.append(operation.value)
+            elif operation.kind in changed:
+                changed[operation.kind].append(operation.value)
             elif operation.kind is WriteKind.FINISH:
                 records.append(operation.value)
                 finished.append(operation.value.id)
             elif operation.kind is WriteKind.APPLY:
                 self._write_documents(operation.value)
-        # One id is accepted, started and finished in this order, so one statement per kind keeps the order.
+        # One id is accepted, starting, started and finished in this order, so one statement per kind keeps the order.
         insert(self._connection, QUEUE, [astuple(write_large_payload(self._connection, one)) for one in accepted])
-        self._write_ids(STARTED, started)
+        self._write_changes(changed)
         self._write_records(records)
         self._write_ids(FINISHED, finished)
         self._write_journal(steps)
@@ -172,6 +180,10 @@ class BatchWriter:
             rows.append((seq, *fields, body_bytes(record)))
         insert(self._connection, ACTIVATION, rows)
         self.seq += len(rows)
+
+    def _write_changes(self, changed: dict[WriteKind, list[str]]) -> None:
+        for kind, statement in _CHANGES.items():
+            self._write_ids(statement, changed[kind])
 
     def _write_ids(self, statement: str, ids: list[str]) -> None:
         if ids:

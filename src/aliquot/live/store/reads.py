@@ -15,7 +15,7 @@ DOCUMENTS = "SELECT namespace, name, body FROM document WHERE collection = ? ORD
 UNFINISHED = (
     "SELECT id, namespace, name, accepted_ms, "
     "CASE WHEN length(payload) <= ? THEN payload ELSE x'' END, "
-    "pickled, rerun, started, cause, session FROM queue "
+    "pickled, rerun, started, cause, session, starts FROM queue "
     "WHERE NOT EXISTS (SELECT 1 FROM activation WHERE activation.id = queue.id) ORDER BY seq"
 )
 

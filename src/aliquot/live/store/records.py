@@ -183,3 +183,4 @@ class Accepted(Struct, frozen=True, gc=False):
     started: bool = False
     cause: str = ""  # id of the activation that it is part of
     session: str = ""
+    starts: int = 0  # of sandboxes for it, since it last began to run or the server stopped in order

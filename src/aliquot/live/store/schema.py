@@ -62,6 +62,9 @@ MIGRATIONS = (
     CREATE TRIGGER queue_pieces AFTER DELETE ON queue WHEN length(OLD.payload) = 0
         BEGIN DELETE FROM piece WHERE id = OLD.id AND kind = 0; END;
     """,
+    """
+    ALTER TABLE queue ADD COLUMN starts INTEGER NOT NULL DEFAULT 0;
+    """,
 )
 VERSION = len(MIGRATIONS)
 

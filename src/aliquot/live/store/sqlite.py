@@ -160,6 +160,12 @@ class SqliteStore(Store):
     async def accept_all(self, accepted: Sequence[Accepted], record: Activation) -> None:
         await self._write_queue.add_durable(WriteKind.ACCEPT, (tuple(accepted), (record,)))
 
+    async def count_start(self, activation_id: str) -> None:
+        await self._write_queue.add_durable(WriteKind.STARTING, activation_id)
+
+    async def forget_starts(self, activation_id: str) -> None:
+        await self._write_queue.add_durable(WriteKind.NOT_STARTING, activation_id)
+
     async def mark_started(self, activation_id: str) -> None:
         await self._write_queue.add_durable(WriteKind.STARTED, activation_id)
 
