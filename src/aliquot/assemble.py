@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 from aliquot.config import PolicySettings, make_params
 from aliquot.core.errors import InputError
 from aliquot.core.interfaces import Eviction, Packing, Params, Prefetching, Queueing, Sharing
-from aliquot.core.records import Sandbox
 from aliquot.core.scheduler import Scheduler
 from aliquot.policies.eviction import EVICTION
 from aliquot.policies.keepalive import KEEPALIVE
@@ -39,7 +38,7 @@ def assemble(settings: PolicySettings, queueing: Mapping[str, type[Queueing]] = 
         _make_sharing(settings),
         _make_packing(settings),
         _make_prefetching(settings),
-        companions.pool_slots,
+        companions.pool_slots if settings.pool_slots is None else settings.pool_slots or None,
         (settings.queueing, keepalive_name, eviction_name, *chosen),
     )
 
@@ -73,7 +72,7 @@ def _make_prefetching(settings: PolicySettings) -> Prefetching:
     return prefetching(make_params(prefetching.params_type, name, settings.params.get(name, {})))
 
 
-def _make_eviction(name: str, settings: PolicySettings) -> Callable[[], Eviction[Sandbox]]:
+def _make_eviction(name: str, settings: PolicySettings) -> Callable[[], Eviction[Any]]:
     eviction: type[Eviction[Any]] = look_up(EVICTION, name, "eviction")
     params = make_params(eviction.params_type, name, settings.params.get(name, {}))
     return partial(eviction, params)

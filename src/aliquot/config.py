@@ -31,6 +31,7 @@ class PolicySettings(Struct, frozen=True):
     sharing: str = "hard"
     packing: str = PACKING_DEFAULT
     prefetching: str = "threshold"
+    pool_slots: int | None = None  # maximum number of sandboxes per device; 0 means no limit
 
 
 def parse_size(text: str, key: str) -> int:

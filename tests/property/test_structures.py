@@ -61,11 +61,20 @@ class SlowClock:
             for index, urgency in self.urgency.items()
             if index not in self.passed_over and self.starts[index] - self.now <= self.window.size
         ]
-        return min(eligible, default=(None, None))[1]
+        waiting = [(self.starts[index], index) for index in self.urgency if index not in self.passed_over]
+        if eligible or self.window.claims:
+            return min(eligible, default=(None, None))[1]
+        return min(waiting, default=(None, None))[1]
+
+    def charge(self, index, amount):
+        """Charge a dispatch, which leaves the lead of a member beyond the window as it was."""
+        self.starts[index] = min(self.starts.get(index, self.now), self.now + self.window.size) + amount
 
 
 clock_changes = st.tuples(
-    st.sampled_from(["wait", "rest", "charge", "pass_over", "window"]), st.integers(0, 5), st.integers(-3, 9)
+    st.sampled_from(["wait", "rest", "charge", "correct", "pass_over", "window", "claim"]),
+    st.integers(0, 5),
+    st.integers(-3, 9),
 )
 
 
@@ -84,9 +93,13 @@ def test_a_fair_clock_chooses_as_a_full_scan_would(changes):
                 clock.set_idle(members[index])
                 model.urgency.pop(index, None)
                 model.passed_over.discard(index)
-            case "charge":
-                for each in (clock, model):
-                    each.starts[index] = each.starts.get(index, each.now) + amount
+            case "charge" | "correct":
+                if what == "charge":
+                    clock.charge(members[index], abs(amount))
+                    model.charge(index, abs(amount))
+                else:
+                    clock.correct(members[index], amount)
+                    model.starts[index] = model.starts.get(index, model.now) + amount
                 if index in model.urgency:
                     clock.set_waiting(members[index], urgency)
                     model.wait(index, urgency)
@@ -95,6 +108,8 @@ def test_a_fair_clock_chooses_as_a_full_scan_would(changes):
                 model.passed_over.add(index)
             case "window":
                 window.size = max(0, amount)
+            case "claim":
+                window.claims = {index: None} if amount > 5 else {}
         first = clock.first()
         assert (first and first.index) == model.first()
         assert (clock.now, clock.starts) == (model.now, model.starts)

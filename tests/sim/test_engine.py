@@ -5,9 +5,10 @@ import pytest
 from aliquot.config import PolicySettings
 from aliquot.core.model import DeviceSpec, FlowKey, FunctionSpec, Times
 from aliquot.core.units import GIB
+from aliquot.policies.queueing.fcfs import Fcfs
 from aliquot.sim.arrivals import Arrival, ListedWorkload
 from aliquot.sim.contention import InterferenceCurve
-from aliquot.sim.engine import Scenario, simulate
+from aliquot.sim.engine import Scenario, Simulation, simulate
 from aliquot.sim.experiments import thesis
 from aliquot.sim.report import report
 from aliquot.testing.builders import device, function
@@ -192,3 +193,23 @@ def test_a_session_does_not_end_while_its_call_runs():
     scenario = Scenario([device(concurrency=2)], functions, ListedWorkload(arrivals), check=True)
     simulate(scenario, kept_for, on_dispatch=lines.append)
     assert [line.start for line in lines] == ["cold", "cold", "warm"]
+
+
+def test_a_wake_up_that_a_policy_requests_off_the_grid_is_rounded_up():
+    class Waker(Fcfs):
+        def wake_at(self):
+            return 0.1234567891234 + self.calls
+
+        calls = 0
+
+        def enqueued(self, flow, invocation, view):
+            self.calls += 1
+            super().enqueued(flow, invocation, view)
+
+    workload = ListedWorkload([Arrival(0, "a"), Arrival(1.123456789, "a"), Arrival(1.12345679, "a")])
+    functions = {"a": FunctionSpec("a", 1, times=Times(0, 0, 0))}
+    scenario = Scenario([DeviceSpec("gpu-1", memory_bytes=1)], functions, workload)
+    simulation = Simulation(scenario, PolicySettings("waker"), workload.overview(), {"waker": Waker}, None)
+    moments = list(simulation.moments())
+    assert moments == sorted(moments) == [round(moment, 9) for moment in moments]
+    assert 1.12345679 in moments

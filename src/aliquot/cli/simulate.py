@@ -26,7 +26,8 @@ def simulate(
     functions: Annotated[
         Path,
         typer.Option(
-            help="A CSV file with name,run_s,cold_s,memory_mib and optionally load_s,share,weight,datasets,run_s@KIND."
+            help="A CSV file with name,run_s,cold_s,memory_mib and optionally load_s,share,weight,datasets,host_mib,"
+            "run_s@KIND."
         ),
     ],
     devices: Annotated[str, typer.Option(help="The number of devices, or their kinds: rtx4090:2,rtx3090:2.")] = "1",
@@ -35,6 +36,18 @@ def simulate(
     ] = None,
     device_memory: Annotated[str, typer.Option(help="The memory of each device.")] = "16GiB",
     memory: Annotated[str, typer.Option(help="finite, or unbounded: loaded functions stay resident.")] = "finite",
+    host_memory: Annotated[
+        str | None,
+        typer.Option(help="The host memory for all sandboxes, such as 64GiB. Unbounded unless it is given."),
+    ] = None,
+    pool_slots: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="The sandboxes per device, for every policy; 0: no limit. By default the policy's own limit, or the "
+            "smallest one if several policies are compared.",
+        ),
+    ] = None,
     concurrency: Annotated[int, typer.Option(min=1, help="The invocations that may run on a device at once (D).")] = 2,
     policy: Annotated[
         str, typer.Option(help="One or more policies, comma separated. `aliquot policies` lists them.")
@@ -111,7 +124,13 @@ def simulate(
         prefetching,
         seed,
         PolicySettings(
-            "", keepalive, eviction, parse_policy_params(set_ or [], "--set"), sharing=sharing, packing=packing
+            "",
+            keepalive,
+            eviction,
+            parse_policy_params(set_ or [], "--set"),
+            sharing=sharing,
+            packing=packing,
+            pool_slots=pool_slots,
         ),
     )
     _check_one_of("--memory", memory, ("finite", "unbounded"))
@@ -129,6 +148,7 @@ def simulate(
         bus == "shared",
         check,
         storage,
+        None if host_memory is None else parse_size(host_memory, "--host-memory"),
     )
     compare(scenario, runs, outputs, f"{arrivals.name} on {len(all_devices)} devices, D = {concurrency}")
 
@@ -182,10 +202,15 @@ def _runs(policy: str, prefetching: str, seed: str, common: PolicySettings) -> l
         for way in ways
         for number in seeds
     ]
-    used = dict.fromkeys(name for run in runs for name in assemble(run, SIMULATED_QUEUEING).policy_names)
+    assembled = [assemble(run, SIMULATED_QUEUEING) for run in runs]
+    used = dict.fromkeys(name for scheduler in assembled for name in scheduler.policy_names)
     for name in common.params:
         if name not in used:
             raise InputError(f"--set: {name} is not among the policies of this run: {', '.join(used)}")
+    if common.pool_slots is None:
+        # Policies are only comparable with equal pools.
+        bounds = [scheduler.pool.slots for scheduler in assembled if scheduler.pool.slots is not None]
+        runs = [replace(run, pool_slots=min(bounds, default=0)) for run in runs]
     return runs
 
 

@@ -17,7 +17,7 @@ def study(
 ) -> None:
     """Compare scheduling policies on a built-in workload of four tenants on two GPUs."""
     from aliquot.cli.comparison import ComparisonFiles, compare
-    from aliquot.sim.experiments.four_tenants import POLICIES, TENANTS, scenario
+    from aliquot.sim.experiments.four_tenants import POLICIES, POOL_SLOTS, TENANTS, scenario
 
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -28,7 +28,7 @@ def study(
         output.print(f"[bold]{tenant:7}[/] {recipe.process:8} {names}", highlight=False)
     compare(
         scenario(duration_s=60 * minutes, seed=seed),
-        [PolicySettings(name, seed=seed) for name in POLICIES],
+        [PolicySettings(name, seed=seed, pool_slots=POOL_SLOTS) for name in POLICIES],
         ComparisonFiles(json=out / "policies.json", plot=out / "policies.png"),
         f"Four tenants on two GPUs for {minutes:g} simulated minutes",
     )

@@ -13,6 +13,12 @@ def after(now: float, delay_s: float) -> float:
     return round(now + delay_s, DECIMALS)
 
 
+def grid_time(at: float) -> float:
+    """Return the first time on the grid that is not before `at`."""
+    rounded = round(at, DECIMALS)
+    return rounded if rounded >= at else round(at + 10**-DECIMALS, DECIMALS)
+
+
 def between(earlier: float, later: float) -> float:
     """Return the seconds from `earlier` to `later`, rounded."""
     passed_s = later - earlier

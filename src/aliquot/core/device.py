@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from aliquot.core.device_index import DeviceClass, DeviceGroup, DeviceIndex
 from aliquot.core.interfaces import Eviction
 from aliquot.core.model import DeviceSpec
-from aliquot.core.records import Sandbox, Slice
+from aliquot.core.records import Sandbox, Slice, StopCandidate
 from aliquot.core.tenant_slots import TenantSlots
 
 if TYPE_CHECKING:
@@ -18,22 +18,24 @@ class Device:
 
     __slots__ = (
         "active_slices", "device_class", "evictable_bytes", "flows", "freed", "group", "index", "kept", "kept_bytes",
-        "last_dispatch", "level", "listed", "measured_utilisation", "memory_order", "pool_order", "resident_bytes",
-        "running", "sandboxes", "shares_used", "slots", "spec", "taken", "tenant_slots",
+        "last_dispatch", "level", "listed", "measured_utilisation", "memory_order", "pool_order", "pool_slots",
+        "resident_bytes", "running", "sandboxes", "shares_used", "slots", "spec", "taken", "tenant_slots",
     )  # fmt: skip
 
     def __init__(
         self,
         index: int,
         spec: DeviceSpec,
-        slots: int,
+        pool_slots: int | None,
         memory: Eviction[Sandbox],
-        pool: Eviction[Sandbox],
+        pool: Eviction[StopCandidate],
         tenant_slots: TenantSlots | None = None,
     ) -> None:
         self.index = index
         self.spec = spec
-        self.slots = slots  # maximum number of invocations in flight, without extra slots
+        self.pool_slots = None if spec.memory_bytes is None else pool_slots  # maximum number of sandboxes
+        # Maximum number of invocations in flight, without extra slots. Each of them needs a pool slot, too.
+        self.slots = spec.concurrency if self.pool_slots is None else min(spec.concurrency, self.pool_slots)
         self.tenant_slots = tenant_slots  # counts slots by tenant if the device has extra ones
         self.memory_order = memory  # idle, resident sandboxes that may be swapped out
         self.pool_order = pool  # idle sandboxes that may be stopped; used only when the pool is bounded
@@ -62,6 +64,11 @@ class Device:
         """Return the measured utilisation of a busy device, or the shares in use when there is no fresh measurement."""
         measured = self.measured_utilisation
         return self.shares_used if measured is None or not self.running else measured
+
+    @property
+    def pool_full(self) -> bool:
+        """Return whether a sandbox must be stopped before another can start."""
+        return self.pool_slots is not None and len(self.sandboxes) >= self.pool_slots
 
     @property
     def free_bytes(self) -> float:

@@ -76,7 +76,7 @@ class Dispatcher:
         for advice in domain.policy.advise(domain.view):
             flow = self._registry.flows[advice.flow.key]
             if isinstance(advice, SwapIn):
-                self._pool.swap_in(flow, displace=advice.displace, now=now)
+                self._pool.swap_in(flow, now=now)
             else:
                 self._pool.swap_out(flow, now=now)
         if not domain.queued or not domain.has_slot():

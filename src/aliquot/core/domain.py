@@ -41,7 +41,8 @@ class Domain:
         self.name = name
         self.policy = policy
         self.devices: list[Device] = []  # those that may get work
-        self.view = View(packing, host, index, self.devices)
+        # A domain of both CPUs and accelerators does not pool: they do not stand in for each other.
+        self.view = View(packing, host, index, self.devices, pools_slots=policy.pools_slots and name != ANY)
         self.tenant_slots = tenant_slots if name == CPU else None  # lists its queued calls by tenant
         self.queued = 0  # invocations in the queues of its flows
 
@@ -66,13 +67,20 @@ class Domain:
         self.policy.devices_changed(self.view)
 
     def has_slot(self) -> bool:
-        """Return whether any device has a free slot. Without one the policy need not be called."""
+        """Return whether a slot is free. Without one the policy need not be called."""
+        if self.view.pools_slots:
+            return self._pool_has_slot()
         if self.view.many:
             return any(own.free for own in self.view.classes)
         for device in self.devices:  # a generator would be slower  # noqa: SIM110
             if device.running < device.slots:
                 return True
         return False
+
+    def _pool_has_slot(self) -> bool:
+        if self.view.many:
+            return sum(own.slots - round(own.taken) for own in self.view.classes) > 0
+        return sum(device.slots - device.running for device in self.devices) > 0
 
     def _uses(self, kind: str) -> bool:
         return self.name == ANY or (kind == CPU) == (self.name == CPU)

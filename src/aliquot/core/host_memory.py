@@ -10,7 +10,7 @@ from typing import Protocol
 from aliquot.core.errors import EventError
 from aliquot.core.interfaces import Eviction
 from aliquot.core.model import FlowKey, FunctionSpec
-from aliquot.core.records import Sandbox
+from aliquot.core.records import Sandbox, StopCandidate
 
 MAX_TENANT_PARTS, PARTS = 3, 4  # one tenant may claim 3/4 while there are others
 
@@ -34,10 +34,10 @@ class HostMemory:
         self.busy_by_tenant: dict[str, int] = {}
         self.tenants: dict[str, int] = {}  # the number of flows of each tenant that has any
         self._refused = False  # a start waits
-        self._order: Eviction[Sandbox] | None = None  # idle sandboxes of all devices that may be stopped
+        self._order: Eviction[StopCandidate] | None = None  # idle sandboxes of all devices that may be stopped
         self._idle: dict[str, dict[int, Sandbox]] = {}  # the same by tenant, least recently used first
 
-    def bound(self, limit: int, order: Eviction[Sandbox]) -> None:
+    def bound(self, limit: int, order: Eviction[StopCandidate]) -> None:
         """Limit the claims. `order` decides which idle sandboxes of other tenants are stopped first."""
         if limit < 0:
             raise EventError(f"a host cannot have {limit} bytes of memory")
@@ -81,13 +81,13 @@ class HostMemory:
     def add_idle(self, sandbox: Sandbox, *, now: float) -> None:
         """List an idle sandbox among those that may be stopped."""
         if self._order is not None:
-            self._order.add(sandbox, now=now)
+            self._order.add(sandbox.host_candidate, now=now)
             self._idle.setdefault(sandbox.flow.key.tenant, {})[sandbox.id] = sandbox
 
     def remove_idle(self, sandbox: Sandbox) -> None:
         """Take a sandbox out of the list, if it is there."""
         if self._order is not None:
-            self._order.remove(sandbox)
+            self._order.remove(sandbox.host_candidate)
             own = self._idle.get(sandbox.flow.key.tenant)
             if own is not None and own.pop(sandbox.id, None) is not None and not own:
                 del self._idle[sandbox.flow.key.tenant]
@@ -96,7 +96,7 @@ class HostMemory:
         """Forget a sandbox that is gone."""
         self.remove_idle(sandbox)
         if self._order is not None:
-            self._order.forget(sandbox)
+            self._order.forget(sandbox.host_candidate)
 
     def lacks(self, needed: int) -> bool:
         """Return whether so many bytes are not free."""
@@ -107,7 +107,8 @@ class HostMemory:
         own = self._idle.get(tenant)
         if own:
             return next(iter(own.values()))
-        return self._order.victim(now=now) if self._order is not None else None
+        first = self._order.victim(now=now) if self._order is not None else None
+        return None if first is None else first.sandbox
 
     def idle(self) -> list[Sandbox]:
         """Return all listed sandboxes, for the invariants check."""

@@ -36,13 +36,9 @@ class Choice(Struct, frozen=True, gc=False):
 
 
 class SwapIn(Struct, frozen=True, gc=False):
-    """Load the flow's idle, swapped-out sandboxes again, as far as they fit into free memory.
-
-    With `displace`, others are swapped out in eviction order for the most recently used of them.
-    """
+    """Load the flow's idle, swapped-out sandboxes again, as far as they fit into free memory."""
 
     flow: FlowView
-    displace: bool = False
 
 
 class SwapOut(Struct, frozen=True, gc=False):
@@ -67,6 +63,7 @@ class Queueing(ABC):
     """Decides which flow runs next, and where. One instance serves the flows of one domain."""
 
     params_type: ClassVar[type[Params]] = Params
+    pools_slots: ClassVar[bool] = False  # an idle sandbox may be used on a full device while any other has a free slot
 
     def __init__(self, params: Params, generator: RandomSource) -> None:
         self.params = params

@@ -53,9 +53,14 @@ def _device(device: Device, scheduler: Scheduler) -> Iterator[str]:
     in_flight = [s.invocation for s in device.sandboxes.values() if s.invocation is not None]
     shares = sum(invocation.share / len(invocation.devices) for invocation in in_flight)
     slots, extra = device.spec.concurrency, device.spec.extra_slots
+    pooled = any(domain.view.pools_slots for domain in scheduler.registry.domains.values())
+    if pooled:
+        slots = sum(each.spec.concurrency for each in scheduler.registry.devices.values())
     if device.running != len(in_flight) or device.running > slots + extra:
         yield f"{name} counts {device.running} running of {slots} and {extra} extra, there are {len(in_flight)}"
-    if abs(device.shares_used - shares) > SHARE_TOLERANCE or shares > 1 + extra / slots + SHARE_TOLERANCE:
+    if abs(device.shares_used - shares) > SHARE_TOLERANCE or (
+        not pooled and shares > 1 + extra / slots + SHARE_TOLERANCE
+    ):
         yield f"{name} counts {device.shares_used} of its compute used, it is {shares}"
     resident = sum(s.bytes for s in device.sandboxes.values() if s.holds_memory)
     if device.resident_bytes != resident or device.free_bytes < 0:

@@ -75,19 +75,11 @@ class Pool:
             device.resident_bytes += sandbox.bytes
         self._outbox.append(LoadMemory(sandbox.id))
 
-    def swap_in(self, flow: Flow, *, displace: bool, now: float) -> None:
-        """Load the swapped-out sandboxes of the flow again, as far as they fit into free memory.
-
-        With `displace`, other idle sandboxes may be swapped out for the first of them.
-        """
+    def swap_in(self, flow: Flow, *, now: float) -> None:
+        """Load the swapped-out sandboxes of the flow again, as far as they fit into free memory."""
         for sandbox in flow.swapped_out():
-            room = min(
-                device.free_bytes + (device.evictable_bytes - device.kept_bytes if displace else 0)
-                for device in sandbox.devices
-            )
-            if sandbox.bytes <= room:
+            if sandbox.bytes <= min(device.free_bytes for device in sandbox.devices):
                 self.load(sandbox, now=now)
-                displace = False
 
     def swap_out(self, flow: Flow, *, now: float) -> None:
         """Move the memory of all idle sandboxes of the flow to the host."""
@@ -167,7 +159,7 @@ class Pool:
         self.host.forget(sandbox)
         for device in sandbox.devices:
             device.memory_order.forget(sandbox)
-            device.pool_order.forget(sandbox)
+            device.pool_order.forget(sandbox.pool_candidate)
             del device.sandboxes[sandbox.id]
             if sandbox.holds_memory:
                 device.resident_bytes -= sandbox.bytes
@@ -189,7 +181,7 @@ class Pool:
     def expire_flow(self, flow: Flow, expiry: Expiry, *, now: float) -> None:
         """Carry out the keep-alive action of an idle flow, and schedule the next one."""
         if expiry.action is ExpiryAction.LOAD:
-            self.swap_in(flow, displace=False, now=now)
+            self.swap_in(flow, now=now)
             for sandbox in flow.idle_sandboxes() if flow.kept else ():
                 sandbox.deferred_expiry = None
         else:
@@ -250,7 +242,7 @@ class Pool:
         """List an idle sandbox among those that may be stopped."""
         if self.slots is not None:
             for device in sandbox.devices:
-                device.pool_order.add(sandbox, now=now)
+                device.pool_order.add(sandbox.pool_candidate, now=now)
         self.host.add_idle(sandbox, now=now)
 
     def _make_unevictable(self, sandbox: Sandbox) -> None:
@@ -259,7 +251,7 @@ class Pool:
         for device in sandbox.devices:
             device.memory_order.remove(sandbox)
             if self.slots is not None:
-                device.pool_order.remove(sandbox)
+                device.pool_order.remove(sandbox.pool_candidate)
 
     def _remove_idle(self, sandbox: Sandbox) -> None:
         device, flow = sandbox.device, sandbox.flow
@@ -268,7 +260,7 @@ class Pool:
             self.session_sandboxes.remove(sandbox, sandbox.session)
         if self.slots is not None:
             for each in sandbox.devices:
-                each.pool_order.remove(sandbox)
+                each.pool_order.remove(sandbox.pool_candidate)
         self.host.remove_idle(sandbox)
         resident = idle.resident.pop(sandbox.id, None) is not None
         if not resident and idle.not_resident.pop(sandbox.id, None) is None:
@@ -302,7 +294,7 @@ class Pool:
         while self.slots is not None and len(device.sandboxes) >= self.slots:
             victim = device.pool_order.victim(now=now)
             if victim is not None:
-                self.stop(victim, "its pool slot is needed")
+                self.stop(victim.sandbox, "its pool slot is needed")
             elif not self._stop_keeping_first(device.kept, now=now):
                 raise PolicyError(f"{device.spec.name}: all {self.slots} pool slots are in use")
 

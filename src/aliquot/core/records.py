@@ -106,6 +106,28 @@ class Slice:
         self.allotment = Allotment(0, 0)  # as last sent to the shell
 
 
+class StopCandidate:
+    """An idle sandbox in an order of stopping. To have it again later costs a cold start, not only its transfer.
+
+    `bytes` is what stopping it frees: its host memory, or 1 where a pool slot is needed.
+    """
+
+    __slots__ = ("bytes", "id", "reload_s", "sandbox")
+
+    def __init__(self, sandbox: "Sandbox", size: int, restart_s: float) -> None:
+        self.id = sandbox.id
+        self.sandbox = sandbox
+        self.bytes = size
+        self.reload_s = restart_s
+
+    @property
+    def uses(self) -> int:
+        return self.sandbox.uses
+
+    def next_use_s(self, now: float) -> float | None:
+        return self.sandbox.next_use_s(now)
+
+
 class Sandbox:
     """One process or container of one flow. It is idle while no invocation is assigned to it.
 
@@ -113,8 +135,9 @@ class Sandbox:
     """
 
     __slots__ = (
-        "bytes", "deferred_expiry", "device", "devices", "expiry", "flow", "host_bytes", "id", "invocation", "place",
-        "reload_s", "retired", "session", "slice", "state", "timer_at", "unload_when_ready", "uses",
+        "bytes", "deferred_expiry", "device", "devices", "expiry", "flow", "host_bytes", "host_candidate", "id",
+        "invocation", "place", "pool_candidate", "reload_s", "retired", "session", "slice", "state", "timer_at",
+        "unload_when_ready", "uses",
     )  # fmt: skip
 
     def __init__(self, number: int, flow: "Flow", devices: "tuple[Device, ...]") -> None:
@@ -126,7 +149,10 @@ class Sandbox:
         self.place = place_of([each.spec for each in devices])
         self.bytes = flow.spec.memory_bytes  # on each device
         self.host_bytes = flow.spec.host_bytes
-        self.reload_s = flow.spec.times_on(device.spec).load_s or 0  # to load its bytes to the device again
+        times = flow.spec.times_on(device.spec)
+        self.reload_s = times.load_s or 0  # to load its bytes to the device again
+        self.pool_candidate = StopCandidate(self, 1, max(times.cold_s, self.reload_s))
+        self.host_candidate = StopCandidate(self, self.host_bytes, max(times.cold_s, self.reload_s))
         self.state = SandboxState.STARTING
         self.invocation: Invocation | None = None
         self.uses = 0  # invocations assigned to it so far

@@ -1,6 +1,7 @@
 """The registry of devices, tenants' weights, flows, and the domains that flows compete in."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from aliquot.core.device import Device
 from aliquot.core.device_index import DeviceIndex
@@ -11,7 +12,6 @@ from aliquot.core.flow import Flow
 from aliquot.core.host_memory import HostMemory
 from aliquot.core.interfaces import Eviction, Packing, Queueing
 from aliquot.core.model import DeviceSpec, FlowKey, FunctionSpec
-from aliquot.core.records import Sandbox
 from aliquot.core.tenant_slots import TenantSlots
 from aliquot.core.validate import device_problems
 
@@ -22,7 +22,7 @@ class Registry:
     def __init__(
         self,
         make_queueing: Callable[[str], Queueing],
-        make_eviction: Callable[[], Eviction[Sandbox]],
+        make_eviction: Callable[[], Eviction[Any]],
         packing: Packing,
         pool_slots: int | None,
     ) -> None:
@@ -59,11 +59,9 @@ class Registry:
             raise EventError(f"there is a device {spec.name} already")
         for problem in device_problems(spec):
             raise EventError(f"device {spec.name}: {problem}")
-        slots = spec.concurrency
-        if self._pool_slots is not None and spec.memory_bytes is not None:
-            slots = min(slots, self._pool_slots)  # an invocation in flight needs a pool slot, too
         tenant_slots = self.tenant_slots if spec.extra_slots else None
-        device = Device(self._devices_seen, spec, slots, self.make_eviction(), self.make_eviction(), tenant_slots)
+        orders = self.make_eviction(), self.make_eviction()
+        device = Device(self._devices_seen, spec, self._pool_slots, *orders, tenant_slots)
         self.devices[spec.name] = device
         if tenant_slots is not None:
             tenant_slots.add_device(device)

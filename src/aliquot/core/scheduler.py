@@ -59,7 +59,7 @@ class Scheduler:
         self,
         make_queueing: Callable[[str], Queueing],
         keepalive: KeepAlive,
-        make_eviction: Callable[[], Eviction[Sandbox]],
+        make_eviction: Callable[[], Eviction[Any]],
         sharing: Sharing,
         packing: Packing,
         prefetching: Prefetching,

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 from math import inf
 
+from aliquot.core.clock import grid_time
 from aliquot.core.flow import Flow
 from aliquot.core.records import Sandbox
 
@@ -68,7 +69,7 @@ class Timers:
             requested = min(self._first_expiry(), requested)
         if requested >= announced:
             return None
-        self._announced = requested
+        self._announced = requested = grid_time(requested)
         return requested
 
     def _first_expiry(self) -> float:

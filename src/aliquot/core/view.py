@@ -88,11 +88,15 @@ class DeviceView(Protocol):
     @property
     def utilisation(self) -> float: ...
     @property
+    def measured_utilisation(self) -> float | None: ...
+    @property
     def free_bytes(self) -> float: ...
     @property
     def evictable_bytes(self) -> int: ...
     @property
     def resident_bytes(self) -> int: ...
+    @property
+    def pool_full(self) -> bool: ...  # a sandbox must be stopped before another can start
     @property
     def last_dispatch(self) -> int: ...  # number of its last dispatch; -1 when it never had one
 
@@ -169,7 +173,7 @@ class View:
     there are. Among more devices they are a few, in a fixed order, so that a decision costs the same on any number.
     """
 
-    __slots__ = ("classes", "devices", "freed", "host", "index", "many", "now", "packing")
+    __slots__ = ("classes", "devices", "freed", "host", "index", "many", "now", "packing", "pools_slots")
 
     def __init__(
         self,
@@ -177,8 +181,11 @@ class View:
         host: HostMemoryView | None = None,
         index: DeviceIndex | None = None,
         devices: "Sequence[DeviceView] | None" = None,
+        *,
+        pools_slots: bool = False,
     ) -> None:
         self.now: float = 0
+        self.pools_slots = pools_slots  # the domain counts slots over all its devices together
         self.packing: DeviceChooser = packing or _FirstDevice()  # chooses the device of a new slice
         self.host: HostMemoryView = host or _UnboundedHost()
         self.index = DeviceIndex() if index is None else index
@@ -323,10 +330,14 @@ class View:
         )
 
     def can_use(self, sandbox: SandboxView) -> bool:
-        """Return whether an idle sandbox can take an invocation now."""
+        """Return whether an idle sandbox can take an invocation now.
+
+        With pooled slots a full device will do, unless the flow has declared a share, which is guaranteed.
+        """
         flow, resident = sandbox.flow, sandbox.state in HOLDS_DEVICE_MEMORY
+        pooled = self.pools_slots and flow.spec.share is None
         for device in sandbox.devices:
-            if not self.has_slot(flow, device):
+            if not pooled and not self.has_slot(flow, device):
                 return False
             if not resident and flow.spec.memory_bytes > device.free_bytes + device.evictable_bytes:
                 return False

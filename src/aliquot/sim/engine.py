@@ -6,6 +6,7 @@ from itertools import chain
 from math import inf
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from aliquot.assemble import assemble
 from aliquot.config import PolicySettings
@@ -32,6 +33,7 @@ from aliquot.core.events import (
     DeviceAdded,
     Event,
     FunctionDeployed,
+    HostMemorySet,
     InvocationArrived,
     RunFinished,
     TenantWeightSet,
@@ -64,6 +66,14 @@ class Scenario(Struct):
     shared_bus: bool = False  # concurrent transfers to one device slow each other down
     check: bool = False  # check the core's invariants after every step
     storage: StorageSettings = StorageSettings()
+    host_memory_bytes: int | None = None  # for all sandboxes together; None means unbounded
+
+    def deployed(self, function: str) -> FunctionSpec:
+        """Return the function as it is deployed. Its sandboxes claim host memory for their bytes, unless it says."""
+        spec = self.functions[function]
+        if self.host_memory_bytes is None or spec.host_bytes:
+            return spec
+        return replace(spec, host_bytes=spec.memory_bytes)
 
 
 class Simulation:
@@ -145,8 +155,9 @@ class Simulation:
         return list(
             chain(
                 (DeviceAdded(device) for device in scenario.devices),
+                () if scenario.host_memory_bytes is None else (HostMemorySet(scenario.host_memory_bytes),),
                 (TenantWeightSet(tenant, weight) for tenant, weight in scenario.tenant_weights.items()),
-                (FunctionDeployed(key.tenant, scenario.functions[key.function]) for key in self._flows),
+                (FunctionDeployed(key.tenant, scenario.deployed(key.function)) for key in self._flows),
             )
         )
 

@@ -76,10 +76,13 @@ class TraceFile:
 
 
 class FunctionsFile:
-    """A functions file: `name,run_s,cold_s,memory_mib`, optionally `load_s,share,weight,datasets,run_s@KIND`."""
+    """A functions file: `name,run_s,cold_s,memory_mib`, and optional columns.
+
+    These are `load_s,share,weight,datasets,host_mib,run_s@KIND`.
+    """
 
     required = ("name", "run_s", "cold_s", "memory_mib")
-    optional = ("load_s", "share", "weight", "datasets")
+    optional = ("load_s", "share", "weight", "datasets", "host_mib")
     by_kind = ("run_s@", "cold_s@", "load_s@")
 
     def __init__(self, path: Path) -> None:
@@ -121,6 +124,7 @@ def _function(row: CsvRow) -> FunctionSpec:
         times=Times(run_s, cold_s, load_s),
         times_by_kind=_times_by_kind(row, cold_s, load_s),
         weight=1 if weight is None else weight,
+        host_bytes=round((row.optional("host_mib", "MiB, 0 or more") or 0) * MIB),
         datasets=tuple(filter(None, row.values.get("datasets", "").strip().split(SEPARATOR))),
     )
 

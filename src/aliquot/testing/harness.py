@@ -44,9 +44,10 @@ class Harness:
         sharing: str = "hard",
         packing: str = "first_fit",
         prefetching: str = "threshold",
+        pool_slots: int | None = None,
     ) -> None:
         own = {name: dict(values) for name, values in (params or {}).items()}
-        settings = PolicySettings(policy, keepalive, None, own, seed, sharing, packing, prefetching)
+        settings = PolicySettings(policy, keepalive, None, own, seed, sharing, packing, prefetching, pool_slots)
         self.scheduler = assemble(settings, queueing)
         self.now: float = 0
         self.log: list[Command] = []

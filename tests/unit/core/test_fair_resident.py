@@ -3,7 +3,7 @@
 import pytest
 
 from aliquot.config import PolicySettings
-from aliquot.core.commands import LoadMemory
+from aliquot.core.commands import StopSandbox, WakeAt
 from aliquot.core.events import DeviceAdded, FunctionDeployed, InvocationArrived, Woke
 from aliquot.core.units import GIB
 from aliquot.sim.arrivals import Arrival, ListedWorkload
@@ -13,13 +13,14 @@ from aliquot.testing.harness import dispatched, of_type
 from aliquot_bench.fairness.isolation import quiet_mean_s
 
 
-def resident(*functions, devices=None, tenant_weights=None, **params):
+def resident(*functions, devices=None, tenant_weights=None, pool_slots=None, **params):
     return Harness(
         "fair_resident",
         devices=devices or [device()],
         functions=functions,
         params={"fair_resident": {name: str(value).lower() for name, value in params.items()}},
         tenant_weights=tenant_weights,
+        pool_slots=pool_slots,
     )
 
 
@@ -38,6 +39,33 @@ def test_hole_1_a_flow_whose_warm_sandbox_is_about_to_be_free_waits_for_it():
         harness.run_all(harness.call("f"))
         harness.ready(harness.call("f"))
         assert [line[1:] for line in dispatched(harness.call("f"))] == [line[1:] for line in started]
+
+
+def test_a_flow_whose_warm_sandbox_is_about_to_be_free_does_not_load_a_copy_elsewhere():
+    devices = [device("gpu-1", memory_bytes=GIB), device("gpu-2", memory_bytes=GIB)]
+    functions = [function(name, run_s=1, cold_s=0, load_s=5) for name in ("f", "g")]
+    harness = resident(*functions, devices=devices)
+    order(harness, harness.call(*("f" for _ in range(20))))  # a backlog, so it has a copy on each device now
+    harness.ready(harness.call("f"))
+    harness.ready(harness.call("g"))  # it displaces the copy of f on the other device
+    harness.finish("21")
+    assert [box.device.spec.name for box in harness.flow("f").swapped_out()] == ["gpu-2"]
+    assert not dispatched(harness.call("f"))  # the copy on gpu-1 is free in a second, loading the other takes five
+    assert dispatched(harness.finish("20")) == [("22", "gpu-1", "warm")]
+
+
+def test_a_run_that_takes_longer_than_expected_is_not_waited_for_beside_an_idle_device():
+    harness = resident(function("f", run_s=1, cold_s=20), devices=[device("gpu-1"), device("gpu-2")])
+    harness.run_all(harness.call("f"))
+    harness.ready(harness.call("f", at=100))
+    commands = harness.call("f", at=100)
+    assert not dispatched(commands)
+    while not dispatched(commands):
+        wake = of_type(WakeAt, harness.log)[-1].at
+        assert wake > harness.now, "nothing would wake the scheduler"
+        commands = harness.send(Woke(), at=wake)
+    assert dispatched(commands) == [("2", "gpu-2", "cold")]
+    assert harness.now < 100 + 20
 
 
 def test_hole_1_a_backlog_is_a_reason_to_start_another():
@@ -115,30 +143,48 @@ def test_many_functions_do_take_from_others_in_the_flat_baseline():
     assert quiet_mean_s("mqfq_sticky", functions=100) > 2 * quiet_mean_s("mqfq_sticky")
 
 
+def test_a_flow_beyond_the_window_takes_what_no_other_flow_can_use_and_its_lead_stays():
+    functions = [function("waits", cold_s=20), function("other", cold_s=0, load_s=0)]
+    harness = resident(
+        *functions, devices=[device("gpu-1"), device("gpu-2")], window_s=0, adaptive=False, true_up=False
+    )
+    harness.run_all(harness.call("waits"))
+    harness.ready(harness.call("waits"))
+    assert not dispatched(harness.call("waits"))  # for its sandbox, and holds virtual time back
+    clock = harness.policy()._clock.tenants["default"].clock
+    for _ in range(5):
+        commands = harness.call("other")
+        assert [line[1] for line in dispatched(commands)] == ["gpu-2"]
+        harness.run_all(commands)
+    assert clock.starts[harness.flow("other").index] - clock.now == 1  # not five
+
+
+def test_urgency_counts_from_when_a_call_became_the_head_of_its_flow():
+    harness = resident(function("long", run_s=10, cold_s=0, load_s=0), function("short", run_s=0.1, cold_s=0, load_s=0))
+    commands = harness.call("long", at=0)
+    harness.call("long", "long", at=0)
+    harness.call("short", at=5)
+    assert order(harness, commands)[:2] == ["0", "3"]  # the second long call has waited longer than 30 times 0.1 s
+
+
+def test_the_sandbox_that_starts_slowest_is_stopped_last():
+    functions = [
+        function("slow", cold_s=60, load_s=0.1), function("quick", cold_s=1, load_s=0.5), function("new", cold_s=1),
+    ]  # fmt: skip
+    harness = resident(*functions, devices=[device(memory_bytes=8 * GIB)], pool_slots=2)
+    for moment in range(0, 100, 10):
+        harness.run_all(harness.call("slow", at=moment))
+        harness.run_all(harness.call("quick", at=moment + 5))
+    quick = next(iter(harness.flow("quick").sandboxes))
+    assert of_type(StopSandbox, harness.call("new")) == [StopSandbox(quick, "its pool slot is needed")]
+
+
 def test_hole_3_an_earlier_deadline_goes_first():
     harness = resident(function("a"), function("b"))
     commands = harness.call("a")
     for name, deadline_s in (("a", 50), ("b", 10)):
         harness.send(InvocationArrived(f"due-{name}", "default", name, deadline_s=deadline_s))
     assert order(harness, commands) == ["0", "due-b", "due-a"]
-
-
-def test_hole_4_memory_is_loaded_again_before_a_regular_flow_calls_again():
-    for predictive in (True, False):
-        harness = resident(
-            function("clock", load_s=1),
-            function("other"),
-            devices=[device(memory_bytes=GIB)],
-            predictive=predictive,
-        )
-        for moment in range(0, 200, 10):
-            harness.now = moment
-            harness.run_all(harness.call("clock"))
-        harness.run_all(harness.call("other", at=191))  # evicts it
-        before = len(of_type(LoadMemory, harness.log))
-        for tenth in range(1920, 2000):
-            harness.send(Woke(), at=tenth / 10)
-        assert len(of_type(LoadMemory, harness.log)) - before == predictive
 
 
 def test_hole_5_no_more_calls_run_at_once_than_raise_the_throughput():
@@ -179,8 +225,8 @@ def test_hole_5_mild_interference_is_worth_it():
     assert occupancy.stretch(gpu, 2) == pytest.approx(1.28, abs=0.1)
 
 
-def test_hole_6_the_switch_restores_a_pool_by_count_and_lru():
+def test_hole_6_the_switches_restore_published_companions_and_leave_the_pool_as_it_is():
     assert resident(function("f")).scheduler.policy_names[:3] == ("fair_resident", "adaptive", "cost_aware")
     old = resident(function("f"), by_value=False, adaptive=False)
     assert old.scheduler.policy_names[:3] == ("fair_resident", "anticipatory", "lru")
-    assert old.scheduler.pool.slots == 32
+    assert old.scheduler.pool.slots is None

@@ -203,6 +203,22 @@ def test_an_idle_sandbox_is_used_on_its_own_device_and_not_matched_to_the_tokens
     assert dispatched(harness.call("a")) == [("1", "gpu-1", "warm")]  # gpu-2 has more free slots
 
 
+def test_an_idle_sandbox_is_used_on_a_full_device_while_a_token_is_free_anywhere():
+    harness = mqfq(function("a"), function("b"), devices=[device("gpu-1"), device("gpu-2")])
+    harness.run_all(harness.call("a"))  # on gpu-1
+    harness.ready(harness.call("b"))  # the first of the two empty devices
+    assert dispatched(harness.log)[-1] == ("1", "gpu-1", "cold")
+    assert dispatched(harness.call("a")) == [("2", "gpu-1", "warm")]  # gpu-1 is full, gpu-2 has the token
+    assert not dispatched(harness.call("a", "b"))  # tokens are counted over all devices
+
+
+def test_a_declared_share_is_guaranteed_so_it_needs_a_slot_of_its_own_device():
+    harness = mqfq(function("a", share=0.6), function("b"), devices=[device("gpu-1"), device("gpu-2")])
+    harness.run_all(harness.call("a"))
+    harness.ready(harness.call("b"))
+    assert dispatched(harness.call("a")) == [("2", "gpu-2", "cold")]
+
+
 def test_a_cold_sandbox_goes_to_the_device_with_most_free_slots():
     harness = mqfq(devices=[device("gpu-1", concurrency=2), device("gpu-2", concurrency=3)])
     started = dispatched(harness.call("a", "b", "a", "b"))
@@ -235,10 +251,10 @@ def test_the_pool_is_bounded_and_lru_among_the_idle():
 
 def test_defaults():
     params = MqfqParams()
-    assert (params.overrun_s, params.alpha, params.cap, params.pool_slots) == (5, 1.5, 0.95, 32)
+    assert (params.overrun_s, params.alpha, params.cap, params.pool_slots) == (5, 1.5, 0.95, 16)
     companions = MqfqSticky.companions(params)
     assert (companions.keepalive, companions.eviction) == ("anticipatory", "lru")
-    assert mqfq().scheduler.pool.slots == 32
+    assert mqfq().scheduler.pool.slots == 16
     assert device().concurrency == 1
     assert type(device())("x").concurrency == 2
 

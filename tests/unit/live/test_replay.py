@@ -153,7 +153,7 @@ def journal_of_format_1():
 def test_a_journal_of_the_first_format_replays_from_the_beginning_of_each_run():
     entries = journal_of_format_1()
     done = replay(entries)
-    assert (done.segments, done.steps, done.commands) == (6, 249, 434)
+    assert (done.segments, done.steps, done.commands) == (4, 193, 326)
     assert [name.split("+")[0] for name in done.policies] == ["fair_resident", "mqfq_sticky"]
     assert done.differences == []
     assert done.skipped == []

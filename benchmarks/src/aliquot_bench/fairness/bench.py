@@ -20,7 +20,7 @@ from aliquot_bench.result import BenchResult, Goal, ResultTable, at_least, at_mo
 OURS = "fair_resident"
 BASELINE = "mqfq_sticky"
 OTHERS = ("fcfs", "batch", "sjf", "affinity", BASELINE)
-SWITCHES = ("joint", "true_up", "predictive", "adaptive", "by_value")
+SWITCHES = ("joint", "true_up", "adaptive", "by_value")
 OVERLOAD = LOADS[-1]
 STARVATION_FACTOR = 3  # times the longest wait under fcfs, which is the time of the whole backlog
 

@@ -1,29 +1,29 @@
 """Fair queueing that chooses flow, sandbox and device together, our own policy.
 
 Fair: it keeps two levels of virtual time (`virtual_time.py`), charged with measured use, which is device time times
-share, starts and transfers included. A flow may run ahead of the others by at most a window.
+share, starts and transfers included. A flow may run ahead of the others by at most a window, except where they cannot
+use a free slot.
 
-Resident: within the window the most urgent flow goes first. Its urgency is its deadline, or its arrival plus a multiple
-of the time that serving it would take now. A short call of a flow in device memory is urgent at once. A long call, or
-one that needs a cold start, becomes urgent with time. The call goes where it is expected to end first. If the flow's
-warm sandbox is busy, a start elsewhere is compared with waiting for that sandbox behind the flow's own backlog.
+Resident: within the window the most urgent flow goes first. Its urgency is its deadline, or the time since which its
+head is the head plus a multiple of the time that serving it would take now. A short call of a flow in device memory is
+urgent at once. A long call, or one that needs a cold start, becomes urgent with time. The call goes where it is
+expected to end first, counting what others lose by it. If the flow's warm sandbox is busy, loading or starting another
+is compared with waiting for that sandbox behind the flow's own backlog.
 
-Decision 0008 has the theory. Five switches turn single ideas off for ablations: `joint`, `true_up`, `predictive`,
-`adaptive`, `by_value`.
+Decision 0008 has the theory. Four switches turn single ideas off for ablations: `joint`, `true_up`, `adaptive`,
+`by_value`.
 """
 
 from collections.abc import Iterable, Sequence
-from heapq import heapify, heappop, heappush
 from math import inf
 
 from aliquot.core.interfaces import Advice, Choice, Companions, Params, Queueing, RandomSource, SwapIn
 from aliquot.core.view import DeviceView, FlowView, InvocationView, View
 from aliquot.policies.queueing.parts.blocked_flows import BlockedFlows
 from aliquot.policies.queueing.parts.expected_end import EndEstimator, WaitDecision, reload_s
-from aliquot.policies.queueing.parts.next_arrival import NextArrival, RecentGaps
 from aliquot.policies.queueing.parts.occupancy import Occupancy
 from aliquot.policies.queueing.parts.placement import sticky
-from aliquot.policies.queueing.parts.virtual_time import FairWindow, TwoLevelClock
+from aliquot.policies.queueing.parts.virtual_time import FairWindow, TwoLevelClock, Urgency
 
 MAX_ATTEMPTS = 8  # flows tried in one decision
 LEARNING_RATE = 0.05  # weight of a new charge in the typical one
@@ -32,11 +32,11 @@ LEARNING_RATE = 0.05  # weight of a new charge in the typical one
 class FairResidentParams(Params, frozen=True):
     patience: float = 30  # a call that waited this many times its length is as urgent as a new one of length 0
     window_s: float = 5  # distance that a flow may run ahead, in device seconds
-    window_steps: float = 12  # the same in typical charges, divided by devices ** 1.5, if adaptive
+    window_steps: float = 12  # the same in typical charges, divided by the number of devices, if adaptive
+    window_swaps: float = 10  # if adaptive, it is at least so many typical swap-ins
     unknown_s: float = 1  # run time of a function without a declared or measured one
     joint: bool = True
     true_up: bool = True
-    predictive: bool = True
     adaptive: bool = True
     by_value: bool = True
 
@@ -51,16 +51,14 @@ class FairResident(Queueing):
         self._clock = TwoLevelClock(self._window)
         self._occupancy = Occupancy()
         self._estimator = EndEstimator(self._occupancy, params.unknown_s, adaptive=params.adaptive)
-        self.next_arrival: NextArrival = RecentGaps()
         self._charged: dict[str, float] = {}  # by invocation in flight
         self._typical = 0.0  # moving mean of the charge of a dispatch
+        self._typical_swap = 0.0  # the same of swap-ins alone
         self._advice: list[Advice] = []
-        self._swap_ins: list[tuple[float, int, FlowView]] = []  # swapped-out flows, by when to load their memory again
-        self._order = 0
         self._start_s = 0.0  # start time of the last choice
         self._changed: dict[int, FlowView] = {}  # their urgency is updated before the next choice
+        self._heads: dict[int, tuple[int, float]] = {}  # by flow: number of its head, and since when it is the head
         self._blocked = BlockedFlows()
-        self._view = View()
 
     @classmethod
     def companions(cls, params: Params) -> Companions:
@@ -69,13 +67,11 @@ class FairResident(Queueing):
         return Companions(
             keepalive="adaptive" if params.adaptive else "anticipatory",
             eviction="cost_aware" if params.by_value else "lru",
-            pool_slots=None if params.by_value else 32,
         )
 
     # --- hooks ------------------------------------------------------------------------------------------
 
     def opened(self, flow: FlowView, view: View) -> None:
-        self._view = view
         self._clock.open(flow)
 
     def closed(self, flow: FlowView, view: View) -> None:
@@ -83,9 +79,8 @@ class FairResident(Queueing):
         for invocation in self._occupancy.forget(flow):
             del self._charged[invocation]
         self._advice = [advice for advice in self._advice if advice.flow is not flow]
-        self._swap_ins = [entry for entry in self._swap_ins if entry[2] is not flow]
-        heapify(self._swap_ins)
         self._changed.pop(flow.index, None)
+        self._heads.pop(flow.index, None)
         self._blocked.discard(flow)
 
     def devices_changed(self, view: View) -> None:
@@ -94,6 +89,8 @@ class FairResident(Queueing):
     def enqueued(self, flow: FlowView, invocation: InvocationView, view: View) -> None:
         if flow.queued == 1 and not flow.in_flight and flow.swapped_out():
             self._advice.append(SwapIn(flow))
+        if flow.queued == 1:
+            self._heads[flow.index] = (invocation.number, view.now)
         if flow.queued == 1 or flow in self._blocked:  # otherwise its urgency is unchanged
             self._changed[flow.index] = flow
 
@@ -102,21 +99,34 @@ class FairResident(Queueing):
 
     def withdrawn(self, flow: FlowView, invocation: InvocationView, view: View) -> None:
         self._changed[flow.index] = flow
+        if flow.queued and self._heads[flow.index][0] == invocation.number:
+            self._heads[flow.index] = (flow.head.number, view.now)
 
     def dispatched(self, flow: FlowView, invocation: InvocationView, device: DeviceView, view: View) -> None:
         params = self._params
         run_s = self._estimator.run_s(flow, device)
         charge = (run_s + self._start_s) * invocation.share if params.true_up else run_s
         self._charged[invocation.id] = charge
-        self._clock.charge(flow, charge)
+        self._clock.charge(flow, charge, now=view.now)
         self._occupancy.began(flow, invocation, device, view.now + self._start_s + run_s)
         if flow.queued:
             self._changed[flow.index] = flow
+            self._heads[flow.index] = (flow.head.number, view.now)
         else:
             self._clock.set_idle(flow)
         if params.adaptive:
             self._typical += LEARNING_RATE * (charge - self._typical) if self._typical else charge
-            self._window.size = params.window_steps * self._typical / len(view.devices) ** 1.5
+            self._set_window(flow, device, invocation.share, len(view.devices))
+
+    def _set_window(self, flow: FlowView, device: DeviceView, share: float, devices: int) -> None:
+        """Set the window from the typical charge. A window of a few swap-ins would be spent on them alone."""
+        load_s = reload_s(flow, device)
+        if 0 < self._start_s <= load_s:
+            swap = load_s * share
+            self._typical_swap += LEARNING_RATE * (swap - self._typical_swap) if self._typical_swap else swap
+        self._window.size = max(
+            self._params.window_steps * self._typical / devices, self._params.window_swaps * self._typical_swap
+        )
 
     def finished(self, flow: FlowView, invocation: InvocationView, view: View) -> None:
         charged = self._charged.pop(invocation.id)
@@ -127,15 +137,13 @@ class FairResident(Queueing):
             if self._occupancy.raised > limits_raised:
                 self._retry(self._blocked.take_all())
         if self._params.true_up:
-            self._clock.charge(flow, (view.now - invocation.dispatched) * invocation.share - charged)
+            self._clock.correct(flow, (view.now - invocation.dispatched) * invocation.share - charged)
         if flow.queued:
             self._changed[flow.index] = flow
 
     def residency_changed(self, flow: FlowView, device: DeviceView) -> None:
         if flow.queued:
             self._changed[flow.index] = flow
-        elif self._params.predictive and not flow.in_flight and not flow.resident_on(device):
-            self._schedule_swap_in(flow, device)
 
     # --- decisions --------------------------------------------------------------------------------------
 
@@ -172,7 +180,7 @@ class FairResident(Queueing):
         return None
 
     def _block(self, flow: FlowView, wait: WaitDecision) -> None:
-        self._clock.pass_over(flow)
+        self._clock.pass_over(flow, claims=wait.fits_nowhere)
         self._blocked.add(flow, wait.devices, wait.until)
 
     def _retry(self, flows: Iterable[FlowView]) -> None:
@@ -180,32 +188,29 @@ class FairResident(Queueing):
             self._changed[flow.index] = flow
 
     def advise(self, view: View) -> Sequence[Advice]:
-        while self._swap_ins and self._swap_ins[0][0] <= view.now:
-            flow = heappop(self._swap_ins)[2]
-            if not flow.queued and not flow.in_flight:
-                self._advice.append(SwapIn(flow, displace=True))
         if not self._advice:
             return ()
         advice, self._advice = self._advice, []
         return advice
 
     def wake_at(self) -> float | None:
-        return self._swap_ins[0][0] if self._swap_ins else None
+        at = self._blocked.next_at()
+        return None if at == inf else at
 
     def _choice(self, view: View, flow: FlowView) -> Choice | WaitDecision:
         if not self._params.joint:
             place = sticky(view, flow, self._estimator.allowed)
             self._start_s = 0.0
-            return Choice(flow, *place, "most urgent") if place else WaitDecision(None, inf)
+            return Choice(flow, *place, "most urgent") if place else WaitDecision(None, inf, fits_nowhere=True)
         best = self._estimator.best(view, flow)
         if best is None:
-            return WaitDecision(None, inf)
-        ends_s, self._start_s, (device, sandbox) = best
-        if sandbox is None and self._start_s > 0:
-            wait = self._estimator.better_to_wait(view, flow, self._start_s)
+            return WaitDecision(None, inf, fits_nowhere=True)
+        if best.start_s > 0:
+            wait = self._estimator.better_to_wait(view, flow, best)
             if wait is not None:
                 return wait
-        return Choice(flow, device, sandbox, f"most urgent, done in {ends_s:.3g} s by estimate")
+        self._start_s = best.start_s
+        return Choice(flow, *best.place, f"most urgent, done in {best.cost_s - best.displaced_s:.3g} s by estimate")
 
     def violations(self, view: View) -> Sequence[str]:
         if self._occupancy.running != len(self._charged):
@@ -224,15 +229,9 @@ class FairResident(Queueing):
         head = flow.head
         estimator = self._estimator
         service_s = estimator.typical_run_s(flow) + (estimator.best_start_s(flow) if self._params.joint else 0)
-        due = head.arrived + self._params.patience * service_s if head.deadline is None else head.deadline - service_s
-        self._clock.set_waiting(flow, (due, head.number))
-
-    def _schedule_swap_in(self, flow: FlowView, device: DeviceView) -> None:
-        """Schedule the swap-in of a flow that was swapped out, before its next call is expected."""
-        expected = self.next_arrival.predict(flow, now=self._view.now)
-        if expected is None:
-            return
-        at = expected.at - expected.spread_s - 2 * reload_s(flow, device)
-        if at > self._view.now:
-            self._order += 1
-            heappush(self._swap_ins, (at, self._order, flow))
+        if head.deadline is None:
+            patience_s = self._params.patience * service_s
+            urgency = Urgency(self._heads[flow.index][1] + patience_s, head.number, patience_s)
+        else:
+            urgency = Urgency(head.deadline - service_s, head.number)
+        self._clock.set_waiting(flow, urgency)

@@ -35,7 +35,7 @@ class MqfqParams(Params, frozen=True):
     overrun_s: float = field(default=5, name="T")
     alpha: float = 1.5  # anticipation, in mean inter-arrival times
     cap: float = 0.95  # no dispatch to a device with a higher utilisation
-    pool_slots: int = 32  # maximum number of sandboxes per device
+    pool_slots: int = 16  # maximum number of sandboxes per device
     unknown_s: float | None = None  # tau of a function without a declared or measured run time; T/10 by default
 
 
@@ -58,6 +58,7 @@ class FlowTags:
 
 class MqfqSticky(Queueing):
     params_type = MqfqParams
+    pools_slots = True
 
     def __init__(self, params: MqfqParams, generator: RandomSource) -> None:
         super().__init__(params, generator)
@@ -152,7 +153,9 @@ class MqfqSticky(Queueing):
         return Choice(flow, *place, f"fewest in flight ({flow.in_flight}), queue {flow.queued}")
 
     def _below_cap(self, device: DeviceView) -> bool:
-        return device.utilisation <= self._cap
+        """Return whether the device is not measured to be busier than the cap. Slots alone do not tell."""
+        measured = device.measured_utilisation
+        return measured is None or not device.running or measured <= self._cap
 
     def virtual_time(self, flow: FlowView) -> float | None:
         tags = self.tags.get(flow.index)

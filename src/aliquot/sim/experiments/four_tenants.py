@@ -17,6 +17,7 @@ from aliquot.sim.workloads import WorkloadSpec, make_arrivals
 
 POLICIES = ("fcfs", "batch", "sjf", "affinity", "mqfq_sticky", "fair_resident")
 DEVICES = 2
+POOL_SLOTS = 16  # sandboxes per device, for every policy
 
 
 def _functions(*names: str) -> list[FunctionSpec]:

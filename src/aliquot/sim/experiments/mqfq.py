@@ -28,6 +28,7 @@ CONCURRENCY = (1, 2, 3, 4)
 OVERRUN_S = (0, 1, 2, 5, 10, 20)
 ALPHA = (0.5, 1, 1.5, 2, 4)
 SWEPT_LOAD = 0.9
+POOL_SLOTS = 16  # sandboxes per device, for every policy, as in the published measurements
 
 PUBLISHED = {  # mean latency relative to mqfq_sticky
     "fcfs": "1.2 to 6.7",
@@ -68,7 +69,7 @@ def mean_s(setting: MqfqSetting, policy: str, params: dict[str, float] | None = 
         shared_bus=True,
     )
     own = {policy: {name: str(value) for name, value in (params or {}).items()}}
-    recorder = simulate(scenario, PolicySettings(policy, params=own))
+    recorder = simulate(scenario, PolicySettings(policy, params=own, pool_slots=POOL_SLOTS))
     return report(policy, setting.seed, recorder, devices).latency_s.mean or 0
 
 

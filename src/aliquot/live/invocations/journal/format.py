@@ -1,8 +1,11 @@
 """Read the steps of a journal, whichever format wrote them.
 
+3  As 2. The scheduler in its snapshots has other fields.
 2  `StartSandbox` carries its invocation, and commands name a place as a list of devices.
 1  `StartSandbox` has no invocation, and commands name a place as one text, `gpu-1,gpu-2`, in the field `device`.
-   Its snapshots hold classes that have other names now, so they cannot be restored.
+   Its snapshots hold classes that have other names now.
+
+Snapshots of older formats cannot be restored. Their segments are replayed from the beginning of a run.
 """
 
 from typing import Any
@@ -10,7 +13,6 @@ from typing import Any
 import msgspec
 
 from aliquot.core.places import SEPARATOR
-from aliquot.live.invocations.journal.snapshot import FORMAT
 from aliquot.live.invocations.journal.writer import JournalStep
 
 _decode = msgspec.msgpack.Decoder(JournalStep).decode
@@ -18,7 +20,7 @@ _decode = msgspec.msgpack.Decoder(JournalStep).decode
 
 def read_step(body: bytes, journal_format: int) -> JournalStep:
     """Decode a step, and bring the commands of an older format into today's form. Raises `msgspec.DecodeError`."""
-    if journal_format == FORMAT:
+    if journal_format > 1:
         return _decode(body)
     first, now, events, commands = msgspec.msgpack.decode(body)
     return msgspec.convert([first, now, events, _upgraded(commands)], JournalStep)

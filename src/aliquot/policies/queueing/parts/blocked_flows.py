@@ -5,6 +5,7 @@ cost more than all the attempts that succeed.
 """
 
 from collections.abc import Iterable, Sequence
+from math import inf
 
 from aliquot.core.view import DeviceView, FlowView, View
 from aliquot.policies.queueing.parts.flow_heap import FlowHeap
@@ -53,6 +54,11 @@ class BlockedFlows:
             for index in view.freed if self._by_device else ():
                 ready += self._by_device.get(index, {}).values()
         return ready
+
+    def next_at(self) -> float:
+        """Return when the first of them is worth another attempt if nothing happens, or infinity."""
+        first = self._until.first_key()
+        return inf if first is None else first
 
     def take_all(self) -> list[FlowView]:
         """Remove and return all flows, because everything has changed."""

@@ -1,17 +1,24 @@
 """Estimate where a call would end first, and whether it is better to wait for a sandbox that the flow already has."""
 
 from collections.abc import Sequence
-from math import inf
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from aliquot.core.lifecycle import HOLDS_DEVICE_MEMORY, WARM
 from aliquot.core.view import DeviceView, FlowView, View
 from aliquot.policies.queueing.parts.occupancy import Occupancy
 from aliquot.policies.queueing.parts.placement import Placement, packed
 
-ExpectedEnd: TypeAlias = tuple[
-    float, float, Placement
-]  # seconds until the end, seconds of the start, and the placement
+
+class ExpectedEnd(NamedTuple):
+    """A placement with its cost: the seconds until the call's end, and those that others lose by it."""
+
+    cost_s: float
+    start_s: float
+    displaced_s: float  # to load again what is swapped out for it
+    place: Placement
+
+
+MIN_WAIT_S = 0.001  # before a decision to wait is reconsidered
 
 
 class WaitDecision(NamedTuple):
@@ -19,6 +26,7 @@ class WaitDecision(NamedTuple):
 
     devices: Sequence[DeviceView] | None
     until: float
+    fits_nowhere: bool = False
 
 
 class EndEstimator:
@@ -70,13 +78,15 @@ class EndEstimator:
         as_good: list[Placement] = []
         for device, sandbox in view.idle_places(flow):
             if self.allowed(device) and view.can_use(sandbox):
-                start_s = 0.0 if sandbox.state in HOLDS_DEVICE_MEMORY else reload_s(flow, device)
-                ends_s = start_s + self._stretched_run_s(flow, device)
+                start_s = displaced_s = 0.0
+                if sandbox.state not in HOLDS_DEVICE_MEMORY:
+                    start_s, displaced_s = reload_s(flow, device), swapped_out_s(flow, device)
+                cost_s = start_s + displaced_s + self._stretched_run_s(flow, device)
                 nearness = flow.nearness(sandbox)
-                if best is None or (ends_s, nearness) < (best[0], nearest):
-                    best = (ends_s, start_s, (device, sandbox))
-                    nearest, as_good = nearness, [best[2]]
-                elif (ends_s, nearness) == (best[0], nearest):
+                if best is None or (cost_s, nearness) < (best.cost_s, nearest):
+                    best = ExpectedEnd(cost_s, start_s, displaced_s, (device, sandbox))
+                    nearest, as_good = nearness, [best.place]
+                elif (cost_s, nearness) == (best.cost_s, nearest):
                     as_good.append((device, sandbox))
         return _chosen(view, flow, best, as_good) if best else self._best_new(view, flow)
 
@@ -85,12 +95,14 @@ class EndEstimator:
         as_good: list[Placement] = []
         for device in view.candidates(flow):
             if self.allowed(device) and view.can_start(flow, device) and flow.idle_on(device) is None:
-                start_s = cold_s(flow, device)
-                ends_s = start_s + self._stretched_run_s(flow, device)
-                if best is None or ends_s < best[0]:
-                    best = (ends_s, start_s, (device, None))
-                    as_good = [best[2]]
-                elif ends_s == best[0]:
+                start_s, displaced_s = cold_s(flow, device), swapped_out_s(flow, device)
+                if device.pool_full:
+                    displaced_s += start_s  # the start of the sandbox that is stopped, if it is like this one
+                cost_s = start_s + displaced_s + self._stretched_run_s(flow, device)
+                if best is None or cost_s < best.cost_s:
+                    best = ExpectedEnd(cost_s, start_s, displaced_s, (device, None))
+                    as_good = [best.place]
+                elif cost_s == best.cost_s:
                     as_good.append((device, None))
         return _chosen(view, flow, best, as_good) if best else None
 
@@ -101,7 +113,7 @@ class EndEstimator:
 
     # --- waiting ----------------------------------------------------------------------------------------
 
-    def better_to_wait(self, view: View, flow: FlowView, start_s: float) -> WaitDecision | None:
+    def better_to_wait(self, view: View, flow: FlowView, best: ExpectedEnd) -> WaitDecision | None:
         """Return a decision to wait if a sandbox that the flow has would take the call before a new one is ready.
 
         Running sandboxes of the flow count together with its backlog. With one sandbox and a hundred queued calls, the
@@ -109,12 +121,18 @@ class EndEstimator:
         waiting must be quicker by up to half.
         """
         wait_s, idle = self._wait_s(view, flow)
-        if wait_s is None or wait_s >= start_s * (1 + view.busy_fraction()) / 2:
+        if wait_s is None:
+            return None
+        max_wait_s = (best.start_s + best.displaced_s) * (1 + view.busy_fraction()) / 2
+        if wait_s >= max_wait_s:
             return None
         # However idle the devices become, waiting must be quicker than half of the shortest start. If no run ends
         # where the flow waits, the expected wait grows at most as fast as time passes.
-        sure_s = _min_cold_s(flow) / 2 - wait_s
-        return WaitDecision(idle, view.now + sure_s) if sure_s > 0 else WaitDecision(None, inf)
+        shortest_s = _min_cold_s(flow) if best.place[1] is None else best.start_s
+        sure_s = shortest_s / 2 - wait_s
+        if sure_s > 0:
+            return WaitDecision(idle, view.now + sure_s)
+        return WaitDecision(None, view.now + max(max_wait_s - wait_s, MIN_WAIT_S))
 
     def _wait_s(self, view: View, flow: FlowView) -> tuple[float | None, list[DeviceView]]:
         """Return the wait for a sandbox of the flow, or None, and the full devices on which it has idle ones."""
@@ -124,6 +142,8 @@ class EndEstimator:
         idle: list[DeviceView] = []
         for device, sandbox in flow.idle_places():
             idle.append(device)
+            if self.allowed(device) and view.can_use(sandbox):
+                continue  # it is the start that waiting is compared with
             load_s = 0.0 if sandbox.state is WARM else reload_s(flow, device)
             wait_s = self._occupancy.free_in_s(device, view.now) + load_s
             if shortest_s is None or wait_s < shortest_s:
@@ -135,12 +155,19 @@ def _chosen(view: View, flow: FlowView, best: ExpectedEnd, as_good: Sequence[Pla
     if len(as_good) == 1:
         return best
     if flow.spec.share:
-        return best[0], best[1], packed(view, flow, as_good) or best[2]
-    return best[0], best[1], min(as_good, key=lambda place: place[0].index)
+        return best._replace(place=packed(view, flow, as_good) or best.place)
+    return best._replace(place=min(as_good, key=lambda place: place[0].index))
 
 
 def reload_s(flow: FlowView, device: DeviceView) -> float:
     return flow.spec.times_on(device.spec).load_s or 0
+
+
+def swapped_out_s(flow: FlowView, device: DeviceView) -> float:
+    """Return the time to load again the bytes that are swapped out for a sandbox of the flow, at its own rate."""
+    memory_bytes = flow.spec.memory_bytes
+    missing = memory_bytes - device.free_bytes
+    return reload_s(flow, device) * missing / memory_bytes if missing > 0 else 0.0
 
 
 def cold_s(flow: FlowView, device: DeviceView) -> float:

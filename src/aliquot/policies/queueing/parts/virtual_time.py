@@ -10,14 +10,22 @@ The members of the upper clock are tenants, each with a clock of its own flows.
 
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush, heapreplace
-from typing import Generic, TypeVar
+from math import inf
+from typing import Generic, NamedTuple, TypeVar
 
 from aliquot.core.view import FlowView
 from aliquot.policies.queueing.parts.flow_heap import Indexed
 
 M = TypeVar("M", bound=Indexed)
 
-Urgency = tuple[float, int]  # the smallest is served first; the number breaks ties
+
+class Urgency(NamedTuple):
+    """The order among eligible members. The smallest is served first, and the number breaks ties."""
+
+    due: float
+    number: int
+    patience_s: float = -inf  # from becoming the head to being due; minus infinity for a call with a deadline
+
 
 _SLACK = 64  # stale heap entries tolerated on top of three each
 
@@ -25,10 +33,11 @@ _SLACK = 64  # stale heap entries tolerated on top of three each
 class FairWindow:
     """The distance that a member may run ahead of the virtual time, shared by several clocks."""
 
-    __slots__ = ("size",)
+    __slots__ = ("claims", "size")
 
     def __init__(self, size: float) -> None:
         self.size = size
+        self.claims: dict[int, None] = {}  # eligible flows that wait for more to become free, so none may pass them
 
 
 class FairClock(Generic[M]):
@@ -79,7 +88,10 @@ class FairClock(Generic[M]):
         return len(self._urgency)
 
     def first(self) -> M | None:
-        """Return the most urgent of the eligible members."""
+        """Return the most urgent of the eligible members, or else the one that is least far ahead.
+
+        A member beyond the window takes only what no eligible member can use, now or by waiting for more of it.
+        """
         self._advance()
         heap = self._eligible
         while heap:
@@ -90,7 +102,29 @@ class FairClock(Generic[M]):
                     return member
                 heappush(self._ahead, (start, index, member))  # the window has shrunk since
             heappop(heap)
+        heap_ahead = self._ahead
+        while heap_ahead and not self.window.claims:
+            start, index, member = heap_ahead[0]
+            if index in self._urgency and index not in self._passed_over and self.starts[index] == start:
+                return member
+            heappop(heap_ahead)
         return None
+
+    def is_ahead(self, member: M) -> bool:
+        """Return whether the member is beyond the window."""
+        return self.starts.get(member.index, self.now) - self.now > self.window.size
+
+    def charge(self, member: M, amount: float) -> None:
+        """Advance the start tag by the charge of a dispatch.
+
+        A dispatch beyond the window used what the others could not, so it leaves the lead as it was.
+        """
+        start = self.starts.get(member.index, self.now)
+        self.starts[member.index] = min(start, self.now + self.window.size) + amount
+
+    def correct(self, member: M, amount: float) -> None:
+        """Correct an earlier charge."""
+        self.starts[member.index] = self.starts.get(member.index, self.now) + amount
 
     def is_only_choice(self, member: M) -> bool:
         """Return whether this member, if it waited, would be the only choice, so that `set_waiting` can be skipped."""
@@ -106,8 +140,11 @@ class FairClock(Generic[M]):
         return True
 
     def first_urgency(self) -> Urgency | None:
+        """Return the urgency of the first member. Members beyond the window come after all others."""
         first = self.first()
-        return None if first is None else self._urgency[first.index]
+        if first is None:
+            return None
+        return Urgency(inf, first.index) if self.is_ahead(first) else self._urgency[first.index]
 
     def pass_over(self, member: M) -> None:
         """Skip the member for now. `set_waiting` makes it eligible again."""
@@ -163,6 +200,7 @@ class TenantClock:
         self.index = index
         self.clock: FairClock[FlowView] = FairClock(window)
         self.flows = 0
+        self.served = -inf  # time of its last dispatch
 
 
 class TwoLevelClock:
@@ -186,6 +224,7 @@ class TwoLevelClock:
 
     def close(self, flow: FlowView) -> None:
         tenant = self.tenants[flow.key.tenant]
+        self.window.claims.pop(flow.index, None)
         tenant.clock.forget(flow)
         tenant.flows -= 1
         if tenant.flows:
@@ -195,17 +234,25 @@ class TwoLevelClock:
             self.clock.forget(tenant)
             del self.tenants[flow.key.tenant]
 
-    def charge(self, flow: FlowView, amount: float) -> None:
-        """Charge the flow and its tenant. If something of the flow waits, call `set_waiting` afterwards."""
+    def charge(self, flow: FlowView, amount: float, *, now: float) -> None:
+        """Charge a dispatch to the flow and its tenant. If something of the flow waits, call `set_waiting` then."""
         tenant = self._change(flow)
-        own, upper = tenant.clock, self.clock
-        own.starts[flow.index] = own.starts.get(flow.index, own.now) + amount / flow.spec.weight
-        upper.starts[tenant.index] = upper.starts.get(tenant.index, upper.now) + amount / flow.tenant_weight
+        tenant.served = now
+        tenant.clock.charge(flow, amount / flow.spec.weight)
+        self.clock.charge(tenant, amount / flow.tenant_weight)
+
+    def correct(self, flow: FlowView, amount: float) -> None:
+        """Correct an earlier charge of the flow and its tenant. If something waits, call `set_waiting` then."""
+        tenant = self._change(flow)
+        tenant.clock.correct(flow, amount / flow.spec.weight)
+        self.clock.correct(tenant, amount / flow.tenant_weight)
 
     def set_waiting(self, flow: FlowView, urgency: Urgency) -> None:
+        self.window.claims.pop(flow.index, None)
         self._change(flow).clock.set_waiting(flow, urgency)
 
     def set_idle(self, flow: FlowView) -> None:
+        self.window.claims.pop(flow.index, None)
         self._change(flow).clock.set_idle(flow)
 
     def start(self, flow: FlowView) -> float:
@@ -227,9 +274,16 @@ class TwoLevelClock:
         """Return whether this flow, if it waited, would be the only choice. It is False with several tenants."""
         return len(self.tenants) == 1 and self.tenants[flow.key.tenant].clock.is_only_choice(flow)
 
-    def pass_over(self, flow: FlowView) -> None:
-        """Skip the member for now. `set_waiting` makes it eligible again."""
-        self._change(flow).clock.pass_over(flow)
+    def pass_over(self, flow: FlowView, *, claims: bool) -> None:
+        """Skip the flow for now. `set_waiting` makes it eligible again.
+
+        A flow that `claims` fits nowhere yet. If it is within the window, those beyond it may not take what becomes
+        free, or it might never fit.
+        """
+        tenant = self._change(flow)
+        if claims and not tenant.clock.is_ahead(flow) and not (len(self.tenants) > 1 and self.clock.is_ahead(tenant)):
+            self.window.claims[flow.index] = None
+        tenant.clock.pass_over(flow)
 
     def violations(self) -> list[str]:
         own = (violation for tenant in self.tenants.values() for violation in tenant.clock.violations())
@@ -241,10 +295,14 @@ class TwoLevelClock:
         return tenant
 
     def _update_urgency(self, tenant: TenantClock) -> None:
-        """Give the tenant the urgency of its most urgent eligible flow."""
+        """Give the tenant the urgency of its most urgent eligible flow, counted from its own last dispatch at least.
+
+        Otherwise a tenant with many flows would always have one that has waited longer than anything of the others.
+        """
         urgency = tenant.clock.first_urgency()
         if urgency is not None:
-            self.clock.set_waiting(tenant, urgency)
+            due = max(urgency.due, tenant.served + urgency.patience_s)
+            self.clock.set_waiting(tenant, Urgency(due, urgency.number))
         elif tenant.clock.waiting:
             self.clock.pass_over(tenant)
         else:
