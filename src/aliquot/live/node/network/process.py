@@ -7,15 +7,12 @@ import signal
 import socket
 import sys
 from collections import deque
-from contextlib import suppress
 
 import msgspec
 import uvloop
 
 from aliquot.live.node.network.messages import MAX_PACKET_BYTES, FromRelay, ToRelay
 from aliquot.live.node.network.relay import NetworkRelay
-
-NICE = 5  # below the server: calls that need no network go first
 
 
 class RelayChannel:
@@ -30,6 +27,11 @@ class RelayChannel:
         self.ended: asyncio.Future[None] = self._loop.create_future()
         sock.setblocking(False)
         self._loop.add_reader(sock.fileno(), self._readable)
+
+    def close(self) -> None:
+        """Close all networks."""
+        if self._relay is not None:
+            self._relay.close()
 
     def send(self, message: FromRelay, descriptor: int | None) -> None:
         """Send a message, in order. The descriptor is closed here when it has been sent."""
@@ -83,13 +85,13 @@ class RelayChannel:
 
 async def serve(sock: socket.socket) -> None:
     """Run the relay until the server closes the channel."""
-    await RelayChannel(sock).ended
+    channel = RelayChannel(sock)
+    await channel.ended
+    channel.close()
 
 
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which then closes the channel
-    with suppress(OSError):
-        os.nice(NICE)
     max_files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (max_files, max_files))
     with socket.socket(fileno=int(sys.argv[1])) as sock:

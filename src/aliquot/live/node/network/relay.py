@@ -116,6 +116,13 @@ class NetworkRelay:
         self._loop.remove_reader(sandbox.gateway.datagrams.fileno())
         sandbox.gateway.close()
 
+    def close(self) -> None:
+        """Close everything of all sandboxes."""
+        for number in list(self._sandboxes):
+            self.remove(number)
+        for chore in self._chores:
+            chore.cancel()
+
     # --- limits -----------------------------------------------------------------------------------------
 
     def _has_room(self, sandbox: SandboxNetwork) -> bool:
