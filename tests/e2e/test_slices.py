@@ -60,7 +60,6 @@ def loops(driver):
 
     yield start
     for number, process in enumerate(processes, start=1):
-        driver.swap_in(number)
         process.kill()
         process.wait()
         driver.detach(number)
@@ -99,30 +98,6 @@ def test_a_slice_can_be_changed_while_it_is_in_use(driver, loops):
     driver.resize(1, 0.1, 1)
     driver.resize(2, 0.9, 1)
     assert parts(driver) == pytest.approx([0.1, 0.9], abs=0.03)
-
-
-@enforced
-def test_what_is_swapped_out_uses_nothing_until_it_is_back(driver, loops):
-    loops((0.5, 1))
-    assert driver.swap_out(1)
-    (before,) = driver.usage()
-    time.sleep(0.3)
-    (still,) = driver.usage()
-    assert still.compute_s - before.compute_s < 0.05
-    driver.swap_in(1)
-    wait_until(lambda: driver.usage()[0].compute_s, lambda now: now > still.compute_s + 0.01, what="the loop to go on")
-
-
-@enforced
-def test_what_a_killed_server_left_standing_still_is_let_go(loops, driver):
-    (process,) = loops((0.5, 1))
-    driver.swap_out(1)
-    process.kill()
-    time.sleep(0.1)
-    assert process.poll() is None  # a frozen process cannot end
-    again = HostDriver(f"aliquot-test-{os.getpid()}", [DEVICE], sorted(os.sched_getaffinity(0)))
-    process.wait()
-    assert again.enforcement.lacking == ()
 
 
 @enforced
@@ -166,7 +141,6 @@ def test_without_control_groups_it_says_that_nothing_is_enforced(monkeypatch, tm
         assert os.sched_getaffinity(process.pid) == {0}
         assert os.getpriority(os.PRIO_PROCESS, process.pid) == 10
         wait_until(lambda: driver.usage()[0].compute_s, what="the loop to use the processor")
-        assert not driver.swap_out(1)  # the node sends signals instead
         process.kill()
     driver.detach(1)
     assert driver.usage() == []

@@ -1,10 +1,15 @@
 """Idle sandboxes, CPU time, host memory and slots: one tenant's calls and leftovers leave the other its part."""
 
 import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
+from aliquot.live.node.sandbox_resources import tag_of
 from aliquot.testing.client import CallError
+from aliquot.testing.server import LiveServer, alive
 from aliquot.testing.waiting import wait_until
 
 SLEEP_CODE = """
@@ -12,6 +17,48 @@ import time
 def main(args):
     time.sleep(args.get("seconds", 0))
     return {}
+"""
+# A thread and children compute on after the call has returned. The next call says how much they have used.
+LEFT_BEHIND_CODE = """
+import os, resource, threading, time
+children = []
+def spin():
+    while True:
+        pass
+def used(pid):
+    fields = open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+def main(args):
+    for _ in range(args.get("children", 0)):
+        pid = os.fork()
+        if pid == 0:
+            os.setsid()
+            spin()
+        children.append(pid)
+    if args.get("children"):
+        threading.Thread(target=spin, daemon=True).start()
+    return {"used_s": time.process_time() + sum(map(used, children))}
+"""
+# All processes of a call compute on one core until that time, each in a session of its own.
+SPIN_CODE = """
+import os, resource, time
+def main(args):
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    before_s = used_s()
+    forks = [pid for _ in range(args["processes"] - 1) if (pid := os.fork()) or spin(args["until"])]
+    spin(args["until"], stay=True)
+    for pid in forks:
+        os.waitpid(pid, 0)
+    return {"used_s": used_s() - before_s}
+def used_s():
+    return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+def spin(until, stay=False):
+    if not stay:
+        os.setsid()
+    while time.time() < until:
+        pass
+    if not stay:
+        os._exit(0)
 """
 SLOTS = 2
 
@@ -69,3 +116,51 @@ def test_sleeping_calls_on_every_slot_do_not_keep_a_neighbours_call_waiting(tena
     assert [record.status_code for record in records] == [404] * len(calls)  # they sleep on, and the others wait
     for call in calls:
         tenants.attacker.delete(f"activations/{call['activationId']}")
+
+
+def test_what_a_call_leaves_behind_uses_no_processor_time(tenants):
+    tenants.attacker.deploy("leaver", LEFT_BEHIND_CODE)
+    used_s = tenants.attacker.result("leaver", {"children": 3})["used_s"]
+    time.sleep(2)
+    assert tenants.attacker.result("leaver", {})["used_s"] - used_s < 0.5  # at least 1 s without freezing
+    tenants.attacker.delete("actions/leaver")
+
+
+def test_a_tenants_processes_share_the_weight_of_their_tenant(tenants):
+    for client in (tenants.attacker, tenants.neighbour):
+        client.deploy("spin", SPIN_CODE)
+        client.result("spin", {"processes": 1, "until": 0})
+    until = time.time() + 2
+    with ThreadPoolExecutor() as pool:
+        attack = pool.submit(tenants.attacker.result, "spin", {"processes": 16, "until": until})
+        used_s = tenants.neighbour.result("spin", {"processes": 1, "until": until})["used_s"]
+    assert used_s > 0.5 * attack.result()["used_s"]  # 1/16 without groups
+
+
+def test_the_weight_of_a_namespace_divides_the_processors(tenants):
+    tenants.server.operate("PATCH", "namespaces/neighbour", json={"weight": 4})
+    until = time.time() + 2
+    with ThreadPoolExecutor() as pool:
+        attack = pool.submit(tenants.attacker.result, "spin", {"processes": 2, "until": until})
+        used_s = tenants.neighbour.result("spin", {"processes": 1, "until": until})["used_s"]
+    assert used_s > 2 * attack.result()["used_s"]  # about 4 times
+
+
+def test_frozen_sandboxes_end_with_a_server_that_is_killed(tmp_path):
+    server = LiveServer(tmp_path / "data").start()
+    try:
+        server.deploy("leaver", LEFT_BEHIND_CODE)
+        with server.client() as client:
+            client.result("leaver", {"children": 2})
+        groups = Path("/sys/fs/cgroup/freezer", tag_of(server.data))
+        wait_until(
+            lambda: [state.read_text() for state in groups.glob("[0-9]*/freezer.state")],
+            lambda states: "FROZEN\n" in states,
+            what="the sandbox to be frozen",
+        )
+        pids = server.descendants()
+    finally:
+        server.kill()
+    wait_until(lambda: [pid for pid in pids if alive(pid)], lambda left: not left, what="all processes to end")
+    with LiveServer(server.data) as again, again.client() as client:
+        assert client.result("leaver", {})["used_s"] >= 0

@@ -12,7 +12,7 @@ import pytest
 from aliquot.core.model import DeviceSpec
 from aliquot.live.device import cgroup_files
 from aliquot.live.device import slices as ways
-from aliquot.live.device.cgroup_files import CgroupTree, claim_tree, kill_all, pids_in, release_tree
+from aliquot.live.device.cgroup_files import CgroupTree, Freezer, claim_tree, kill_all, pids_in, release_tree
 from aliquot.live.device.host import HostDriver
 from aliquot.live.device.slices.cgroups_v2 import CgroupV2Enforcer
 from aliquot.live.node import cgroups
@@ -85,12 +85,13 @@ def test_a_part_is_really_frozen_counted_and_left(hierarchy, loops):
     assert pids_in(directory) == [process.pid]
     assert len(os.sched_getaffinity(process.pid)) == 1  # there is no cpuset here
     wait_until(lambda: driver.usage()[0].compute_s, what="the loop to use the processor")
-    assert driver.swap_out(7)
+    freezer = Freezer.of_version_2(directory)
+    freezer.freeze()
     wait_until((directory / "cgroup.events").read_text, lambda text: "frozen 1" in text, what="the group to be frozen")
     still = driver.usage()[0].compute_s
     time.sleep(0.1)
     assert driver.usage()[0].compute_s == still
-    assert driver.swap_in(7)
+    freezer.thaw()
     wait_until(lambda: driver.usage()[0].compute_s, lambda used: used > still, what="the loop to go on")
     assert driver.enforcement.compute == "not enforced"  # it is, as long as there is no controller for it
     process.kill()
@@ -100,7 +101,7 @@ def test_a_part_is_really_frozen_counted_and_left(hierarchy, loops):
     assert list(hierarchy.glob("aliquot-test-*")) == []
 
 
-def test_what_a_killed_server_left_frozen_is_let_go_and_ended_with_all_it_forks(hierarchy, monkeypatch):
+def test_what_a_killed_server_left_frozen_is_ended_with_all_it_forks(hierarchy, monkeypatch):
     monkeypatch.setattr(cgroups, "_ROOT", hierarchy)
     tree = claim_tree(f"aliquot-test-{os.getpid()}", hierarchy, "/")
     forks = subprocess.Popen(
@@ -118,9 +119,7 @@ def test_what_a_killed_server_left_frozen_is_let_go_and_ended_with_all_it_forks(
     with forks.stdin as begin:  # only now: a fork made outside of the group would stay outside
         begin.write(b"x")
     wait_until(lambda: pids_in(directory), lambda pids: len(pids) >= 4, what="the forks in the group")
-    driver.swap_out(1)
-    CgroupV2Enforcer(tree)  # of the next server
-    assert "frozen 0" in (directory / "cgroup.events").read_text()
+    Freezer.of_version_2(directory).freeze()
     cgroups._remove(tree.path)
     driver.close()
     assert forks.wait() == -signal.SIGKILL
@@ -214,8 +213,6 @@ def test_what_is_bounded_of_a_sandbox_is_written_as_the_kernel_documents_it(tmp_
     assert said(directory)["cpu.max"] == "1000 100000"  # no less than the kernel takes
     driver.resize(7, 1, 1)
     assert (said(directory)["cpu.weight"], said(directory)["cpu.max"]) == ("10000", "max 20000")
-    driver.swap_out(7)
-    assert (directory / "cgroup.freeze").read_text() == "1"
     assert [used.compute_s for used in driver.usage()] == [3]
     both = driver.attach(8, ["host-1", "host-2"], [124])
     assert said(both.parent)["cpuset.cpus"] == "0,1"
@@ -249,6 +246,10 @@ def test_memory_and_processes_are_bounded_where_the_sandbox_is_and_follow_it(tmp
     (moved / "memory.events").write_text("low 0\nhigh 0\nmax 9\noom 1\noom_kill 1\noom_group_kill 0\n")
     assert group.ran_out_of_memory()
     assert group.usage == moved / "memory.current"
+    assert group.set_frozen(frozen=True)
+    assert (moved / "cgroup.freeze").read_text() == "1"
+    assert group.set_frozen(frozen=False)
+    assert (moved / "cgroup.freeze").read_text() == "0"
 
 
 def test_the_best_way_that_there_is_is_taken(tmp_path, monkeypatch):
@@ -266,7 +267,7 @@ def test_the_best_way_that_there_is_is_taken(tmp_path, monkeypatch):
     empty.mkdir()
     monkeypatch.setattr(ways, "ROOT", empty)
     monkeypatch.setattr(cgroup_files, "ROOT", empty)
-    assert "no controller cpu, cpuacct, cpuset, freezer" in ways.open_enforcer("tag").enforcement.lacking[0]
+    assert "no controller cpu, cpuacct, cpuset" in ways.open_enforcer("tag").enforcement.lacking[0]
 
 
 def test_what_is_given_back_is_gone_and_what_is_in_use_is_not(tmp_path):

@@ -267,10 +267,11 @@ def test_what_a_zygote_imports_is_not_run_as_root(tmp_path):
     async def scene(rig):
         await rig.started(RUN)
         own = [child for child in psutil.Process().children(recursive=True) if child not in earlier]
-        relay = [child for child in own if RELAY in child.cmdline()]  # which runs no code of tenants
-        assert len(own) > len(relay)
+        # These run no code of tenants: the relay, and the script that thaws groups.
+        ours = [child for child in own if RELAY in child.cmdline() or child.name() == "sh"]
+        assert len(own) > len(ours)
         for child in own:
-            assert child in relay or 0 not in child.uids(), child.cmdline()
+            assert child in ours or 0 not in child.uids(), child.cmdline()
 
     play(tmp_path, scene)
 

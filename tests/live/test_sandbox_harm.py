@@ -424,7 +424,11 @@ def test_a_driver_that_raises_as_it_swaps_holds_up_nobody_else_on_the_device():
 
     lost = []
     sandbox = SimpleNamespace(
-        cell=object(), launch=SimpleNamespace(place=("a",)), number=1, state=IDLE, fail=lambda *why: lost.append(why)
+        cell=SimpleNamespace(process=SimpleNamespace(thaw=lambda: None)),
+        launch=SimpleNamespace(place=("a",)),
+        number=1,
+        state=IDLE,
+        fail=lambda *why: lost.append(why),
     )
 
     async def scene():

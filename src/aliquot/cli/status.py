@@ -171,7 +171,7 @@ def _sandboxes(found: dict[str, Any], max_rows: int) -> Table:
     rows = table(
         _title("sandboxes", len(sandboxes), max_rows),
         *(">number", "tenant", "function", "device", "state", ">share", ">at\nmost", ">used", ">on\ndevice"),
-        *(">uses", ">pid", ">memory", ">cpu"),
+        *(">uses", ">pid", ">pro-\ncesses", ">memory", ">cpu"),
     )
     for one in sandboxes[:max_rows]:
         rows.add_row(
@@ -186,6 +186,7 @@ def _sandboxes(found: dict[str, Any], max_rows: int) -> Table:
             size(one.get("device_bytes")),
             text(one.get("uses")),
             text(one.get("pid")),
+            text(one.get("processes")),
             size(one.get("rss_bytes")),
             seconds(one.get("cpu_s")),
         )

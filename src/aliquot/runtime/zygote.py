@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 _PACKET_BYTES = 65536
-_MAX_DESCRIPTORS = 8
+_MAX_DESCRIPTORS = 16
 _SANDBOX_FD = 3  # the sandbox's socket
 _VIEW_FD = 4  # the sandbox's view of datasets, until it is attached
 

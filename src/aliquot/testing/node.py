@@ -19,6 +19,7 @@ class ScriptedNode:
         self.stopped: list[int] = []
         self.unloaded: list[int] = []
         self.slices: dict[int, tuple[float, float]] = {}
+        self.weights: dict[str, float] = {}  # by tenant
         self.used_so_far: dict[int, DeviceUsage] = {}
         self.unbuilt: set[tuple[str, ...]] = set()  # requirements whose environment is missing
         self.builds: list[tuple[tuple[str, ...], Callable[[Outcome | None], None]]] = []  # that have been asked for
@@ -60,6 +61,9 @@ class ScriptedNode:
 
     def set_slice(self, sandbox: int, share: float, ceiling: float) -> None:
         self.slices[sandbox] = (share, ceiling)
+
+    def set_weight(self, tenant: str, weight: float) -> None:
+        self.weights[tenant] = weight
 
     def unload(self, sandbox: int) -> None:
         self.unloaded.append(sandbox)

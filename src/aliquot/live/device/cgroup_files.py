@@ -106,6 +106,32 @@ def _move_server(parent: Path, tag: str) -> None:
     (server_group / "cgroup.procs").write_text("0")
 
 
+class Freezer(Struct, frozen=True):
+    """The file that freezes the processes of a group, and the texts for it."""
+
+    file: Path
+    frozen: str
+    thawed: str
+
+    @classmethod
+    def of_version_1(cls, group: Path) -> "Freezer":
+        return cls(group / "freezer.state", "FROZEN", "THAWED")
+
+    @classmethod
+    def of_version_2(cls, group: Path) -> "Freezer":
+        return cls(group / "cgroup.freeze", "1", "0")
+
+    def freeze(self) -> None:
+        self._write(self.frozen)
+
+    def thaw(self) -> None:
+        self._write(self.thawed)
+
+    def _write(self, text: str) -> None:
+        with contextlib.suppress(FileNotFoundError):  # the processes have ended, and the group with them
+            self.file.write_text(text)
+
+
 class KernelCounter:
     """A number in a file of the kernel. The file stays open, because it may be read a hundred times a second."""
 

@@ -13,6 +13,7 @@ from aliquot.live.device.cgroup_files import KernelCounter
 from aliquot.live.device.host import HostDriver
 from aliquot.live.device.nvidia.driver import make_driver
 from aliquot.live.device.records import NO_ACCESS, DeviceAccess, DeviceUsage, Enforcement
+from aliquot.live.device.tenant_cpu import NOT_DIVIDED, TenantCpu
 
 Make = Callable[[str, Sequence[DeviceSpec], DriverContext], Driver]
 
@@ -29,13 +30,24 @@ DEVICE_CHECK_INTERVAL_S = 5
 
 
 class Drivers:
-    """The drivers by kind of device. The device `cpu` has no driver, and sandboxes there have no slice."""
+    """The drivers by kind of device. The device `cpu` has no driver, and sandboxes there have no slice.
 
-    def __init__(self, tag: str, devices: Sequence[DeviceSpec], context: DriverContext = DEFAULT_CONTEXT) -> None:
+    Sandboxes that have no slice of the host's processors share them by tenant (`tenant_cpu.py`).
+    """
+
+    def __init__(
+        self,
+        tag: str,
+        devices: Sequence[DeviceSpec],
+        context: DriverContext = DEFAULT_CONTEXT,
+        tenants: TenantCpu | None = None,
+    ) -> None:
         """Open the drivers. Blocks. `tag` is unique on the machine. Raises `InputError` for conflicting options."""
         self._by_kind: dict[str, Driver] = {}
         self._kind_of = {device.name: device.kind for device in devices}
         self._devices_of: dict[int, Place] = {}  # by sandbox
+        self._tenant_of: dict[int, str] = {}  # by sandbox
+        self._tenants = tenants or TenantCpu(tag, usable=False)
         self._memory: dict[int, tuple[KernelCounter, DeviceUsage | None]] = {}  # by sandbox, with the last usage
         for kind, make in DRIVERS.items():
             mine = [device for device in devices if device.kind == kind]
@@ -51,8 +63,19 @@ class Drivers:
         driver = self._on(place)
         return driver is not None and driver.enforcement.enforces_compute
 
-    def place(self, sandbox: int, place: Place) -> None:
+    @property
+    def lacking(self) -> tuple[str, ...]:
+        """The limits that are not enforced, one line each."""
+        lines = [line for enforcement in self.enforcement.values() for line in enforcement.lacking]
+        return (*lines, NOT_DIVIDED.format(self._tenants.why_not)) if self._tenants.why_not else tuple(lines)
+
+    def set_weight(self, tenant: str, weight: float) -> None:
+        """Set the weight of a tenant's sandboxes on the host's processors."""
+        self._tenants.set_weight(tenant, weight)
+
+    def place(self, sandbox: int, place: Place, tenant: str = "") -> None:
         """Record which devices the sandbox will be on."""
+        self._tenant_of[sandbox] = tenant
         if self._on(place) is not None:
             self._devices_of[sandbox] = place
 
@@ -76,7 +99,10 @@ class Drivers:
     def attach(self, sandbox: int, pids: Sequence[int]) -> Path | None:
         """Attach the sandbox's processes. Return their control group if they had to leave their own."""
         driver = self._of(sandbox)
-        return None if driver is None else driver.attach(sandbox, self._devices_of[sandbox], pids)
+        directory = None if driver is None else driver.attach(sandbox, self._devices_of[sandbox], pids)
+        if driver is None or driver.has_own_memory:
+            directory = self._tenants.attach(sandbox, self._tenant_of[sandbox], pids)
+        return directory
 
     def count_memory(self, sandbox: int, file: Path) -> None:
         """Read the sandbox's host memory from this file for `usage`."""
@@ -97,13 +123,9 @@ class Drivers:
         driver = self._of(sandbox)
         return driver is not None and driver.swap_in(sandbox)
 
-    def thaw(self, sandbox: int) -> None:
-        """Thaw a sandbox that is about to be killed, because a frozen process cannot end."""
-        driver = self._of(sandbox)
-        if driver is not None and not driver.has_own_memory:
-            driver.swap_in(sandbox)
-
     def detach(self, sandbox: int) -> None:
+        self._tenant_of.pop(sandbox, None)
+        self._tenants.detach(sandbox)
         if (driver := self._of(sandbox)) is not None:
             driver.detach(sandbox)
             del self._devices_of[sandbox]
@@ -137,6 +159,7 @@ class Drivers:
         return used
 
     def close(self) -> None:
+        self._tenants.close()
         for driver in self._by_kind.values():
             driver.close()
         for counter, _ in self._memory.values():

@@ -29,7 +29,7 @@ class HostDriver(Driver):
         self._core_of = {device.name: cores[-1 - number % len(cores)] for number, device in enumerate(devices)}
         self._allotted: dict[int, Allotment] = {}
         self._slices: dict[int, HostSlice] = {}
-        self._frozen: set[int] = set()
+        self._swapped_out: set[int] = set()
         self._enforcer = enforcer or open_enforcer(tag)
 
     @property
@@ -78,25 +78,17 @@ class HostDriver(Driver):
                 _log.warning("a slice could not be changed", sandbox=sandbox, why=str(error))
 
     def swap_out(self, sandbox: int) -> bool:
-        return self._set_frozen(sandbox, frozen=True)
+        """Count its memory no longer. It is the host's, so nothing moves."""
+        self._swapped_out.add(sandbox)
+        return True
 
     def swap_in(self, sandbox: int) -> bool:
-        return self._set_frozen(sandbox, frozen=False)
-
-    def _set_frozen(self, sandbox: int, *, frozen: bool) -> bool:
-        host_slice = self._slices.get(sandbox)
-        if host_slice is None:
-            return False
-        (self._frozen.add if frozen else self._frozen.discard)(sandbox)
-        try:
-            return host_slice.set_frozen(frozen=frozen)
-        except OSError as error:  # the sandbox has ended, and its control groups with it
-            _log.warning("a sandbox could not be frozen or thawed", sandbox=sandbox, why=str(error))
+        self._swapped_out.discard(sandbox)
         return True
 
     def detach(self, sandbox: int) -> None:
         self._allotted.pop(sandbox, None)
-        self._frozen.discard(sandbox)
+        self._swapped_out.discard(sandbox)
         host_slice = self._slices.pop(sandbox, None)
         if host_slice is not None:
             host_slice.remove()
@@ -106,7 +98,7 @@ class HostDriver(Driver):
         found: list[DeviceUsage] = []
         for sandbox, host_slice in self._slices.items():
             try:
-                memory_bytes = 0 if sandbox in self._frozen else host_slice.memory_bytes()
+                memory_bytes = 0 if sandbox in self._swapped_out else host_slice.memory_bytes()
                 found.append(DeviceUsage(sandbox, host_slice.compute_s(), memory_bytes))
             except OSError:  # the sandbox has ended, and its control groups with it
                 continue

@@ -218,6 +218,7 @@ class Service:
 
     def set_weight(self, namespace: Namespace) -> None:
         self._engine.post(TenantWeightSet(namespace.name, namespace.weight))
+        self._node.set_weight(namespace.name, namespace.weight)
 
     def status(self) -> dict[str, Any]:
         found = describe(self.scheduler, self._node.usage(), calls=len(self.calls), stopping=self.registry.stopping)

@@ -69,4 +69,6 @@ def _sandbox(sandbox: Sandbox, usage: SandboxUsage | None) -> dict[str, Any]:
         "pid": usage.pid if usage else None,
         "rss_bytes": usage.rss_bytes if usage else None,
         "cpu_s": usage.cpu_s if usage else None,
+        "processes": usage.processes if usage else None,
+        "frozen": usage.frozen if usage else None,
     }

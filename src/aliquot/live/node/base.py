@@ -178,6 +178,8 @@ class SandboxUsage(Struct, frozen=True):
     pid: int
     rss_bytes: int
     cpu_s: float
+    processes: int = 1  # with those that earlier calls left behind; 1 if they are not counted
+    frozen: bool = False
 
 
 class Node(Protocol):
@@ -234,6 +236,10 @@ class Node(Protocol):
 
     def set_slice(self, sandbox: int, share: float, ceiling: float) -> None:
         """Set a sandbox's guaranteed share of its device's compute, and the most that it may use."""
+        ...
+
+    def set_weight(self, tenant: str, weight: float) -> None:
+        """Set the weight of a tenant's sandboxes against those of others on the node's processors."""
         ...
 
     def unload(self, sandbox: int) -> None:

@@ -18,6 +18,7 @@ from aliquot.live.node.cgroups import SandboxCgroup
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_PROCESS_GROUP = 4  # PIDFD_SIGNAL_PROCESS_GROUP
 
 
 class EventLoop(Protocol):
@@ -32,7 +33,7 @@ class EventLoop(Protocol):
 class ProcessHandle:
     """A sandbox's process, held by a pidfd so that a signal never reaches another process with the same pid."""
 
-    __slots__ = ("_loop", "_pidfd", "cgroup", "pid", "slot")
+    __slots__ = ("_loop", "_pidfd", "cgroup", "frozen", "pid", "slot")
 
     def __init__(self, slot: int, cgroup: SandboxCgroup | None, loop: EventLoop) -> None:
         self._loop = loop
@@ -40,6 +41,7 @@ class ProcessHandle:
         self.pid = 0  # until it has been forked
         self.slot = slot  # the node's number for the user id it runs with
         self.cgroup = cgroup
+        self.frozen = False
 
     def forked(self, pid: int, pidfd: int, ended: Callable[[], None]) -> None:
         """Watch the process. `ended` is called once, when it and the children in its pid namespace have ended."""
@@ -82,8 +84,34 @@ class ProcessHandle:
                 os.kill(pid, number)
         self.send(number)
 
-    def usage(self) -> tuple[int, float] | None:
-        """Return bytes of memory and seconds of CPU, or None when the process is not running.
+    def freeze(self) -> None:
+        """Stop all processes of the sandbox until `thaw`.
+
+        Without a control group only its process group is stopped, by a signal. A process that left the group goes on.
+        """
+        if not self.frozen and self._pidfd is not None:
+            self.frozen = True
+            if self.cgroup is None or not self.cgroup.set_frozen(frozen=True):
+                self._send_group(Signals.SIGSTOP)
+
+    def thaw(self) -> None:
+        if self.frozen:
+            self.frozen = False
+            if self.cgroup is None or not self.cgroup.set_frozen(frozen=False):
+                self._send_group(Signals.SIGCONT)
+
+    def _send_group(self, number: Signals) -> None:
+        if self._pidfd is None:
+            return
+        try:
+            pidfd_send_signal(self._pidfd, number, None, _PROCESS_GROUP)
+        except ProcessLookupError:
+            pass  # it has just ended
+        except OSError:  # before Linux 6.9
+            self.send_all(number)
+
+    def usage(self) -> tuple[int, float, int] | None:
+        """Return bytes of memory, seconds of CPU and number of processes, or None when the process is not running.
 
         With a control group, the bytes are those that the sandbox added to its zygote's, with children and scratch
         files.
@@ -93,7 +121,7 @@ class ProcessHandle:
             used = self.cgroup.used_bytes() if self.cgroup is not None else int(fields[21]) * _PAGE_BYTES
         except OSError:
             return None
-        return used, (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+        return used, (int(fields[11]) + int(fields[12])) / _TICKS_PER_S, len(self.pids())
 
     def ran_out_of_memory(self) -> bool:
         return self.cgroup is not None and self.cgroup.ran_out_of_memory()
@@ -169,6 +197,7 @@ class Cell:
         """Kill the process with all its children. `ended` is called when they have ended."""
         self._unwanted = True
         self.process.send(Signals.SIGKILL)
+        self.process.thaw()  # a process that is frozen by version 1 ends only then
 
     def on_fork(self, then: Callable[[], None]) -> None:
         """Call `then` when the process exists, which may be now."""

@@ -1,42 +1,74 @@
-"""Control groups that count and limit the memory and the number of processes of each sandbox.
+"""Control groups that count and limit the memory and the number of processes of each sandbox, and freeze it.
 
 Version 1 has a tree for each controller, version 2 has one for all (`device/cgroup_files.py`). Without write access to
 either, there are no groups.
+
+A process that is frozen by version 1 does not end when it is killed, before it is thawed. So a small process thaws all
+groups when the server has ended, whatever ended it.
 """
 
 import contextlib
 import os
 import signal
+import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from aliquot.live.device.cgroup_files import CgroupTree, claim_tree, is_mounted, kill_all, pids_in, release_tree
+from msgspec import Struct
+
+from aliquot.live.device.cgroup_files import (
+    CgroupTree,
+    Freezer,
+    claim_tree,
+    is_mounted,
+    kill_all,
+    pids_in,
+    release_tree,
+)
 
 _ROOT = Path("/sys/fs/cgroup")
-_V1_FILES = ("memory.limit_in_bytes", "memory.oom_control", "memory.usage_in_bytes")
-_V2_FILES = ("memory.max", "memory.events", "memory.current")
+_V1_TREES = ("memory", "pids", "freezer", "cpu")  # the last two may be missing
 _REMOVE_ATTEMPTS = 100
 _REMOVE_PAUSE_S = 0.02
+_ALWAYS_FROZEN = "frozen"  # an empty group of version 1: the first frozen group of a machine takes 0.1 ms, others 2 µs
+_WORKERS = "workers"  # the groups of processes that serve all sandboxes
+_THAW_SCRIPT = 'read _; cd "$1" && for state in */freezer.state; do echo THAWED > "$state"; done'
+# The weight of such a process, as a fraction of a tenant's, in the numbers of version 1 and version 2.
+_WORKER_SHARES, _WORKER_WEIGHT = 512, 50
+
+
+class _Files(Struct, frozen=True):
+    """The names of files in a control group."""
+
+    limit: str
+    events: str
+    usage: str
+    freezer: Callable[[Path], Freezer]
+
+
+_V1_FILES = _Files("memory.limit_in_bytes", "memory.oom_control", "memory.usage_in_bytes", Freezer.of_version_1)
+_V2_FILES = _Files("memory.max", "memory.events", "memory.current", Freezer.of_version_2)
 
 
 class SandboxCgroup:
     """The control group of one sandbox."""
 
-    def __init__(self, directories: list[Path], names: tuple[str, str, str], processes: int) -> None:
-        """`names` are the files for the memory limit, the events and the memory in use."""
+    def __init__(self, directories: dict[str, Path], names: _Files, processes: int) -> None:
+        """`directories` are the groups by controller. With version 2 it is the same one for all."""
         self._names = names
         self._processes = processes
         self._size: int | None = None
         self._use(directories)
 
-    def _use(self, directories: list[Path]) -> None:
-        limit, events, usage = self._names
-        self._directories = directories
-        self._limit = directories[0] / limit
-        self._events = directories[0] / events
-        self.usage = directories[0] / usage  # the file with the bytes in use
-        (directories[-1] / "pids.max").write_text(str(self._processes))
+    def _use(self, directories: dict[str, Path]) -> None:
+        memory, names = directories["memory"], self._names
+        self._directories = list(dict.fromkeys(directories.values()))
+        self._limit = memory / names.limit
+        self._events = memory / names.events
+        self.usage = memory / names.usage  # the file with the bytes in use
+        self._freezer = names.freezer(directories["freezer"]) if "freezer" in directories else None
+        (directories["pids"] / "pids.max").write_text(str(self._processes))
 
     def open_procs(self) -> tuple[int, ...]:
         """Return descriptors through which a process enters the group by writing `0`. The caller closes them."""
@@ -54,13 +86,23 @@ class SandboxCgroup:
         left = self._directories
         if left == [directory]:
             return
-        self._use([directory])
+        self._use(dict.fromkeys(_V1_TREES, directory))
         _forbid_swap(directory)
         if self._size is not None:
             self.limit_memory(self._size)
         for each in left:
             with contextlib.suppress(OSError):
                 each.rmdir()
+
+    def set_frozen(self, *, frozen: bool) -> bool:
+        """Freeze or thaw all processes of the group. Return False if that is not possible here. Takes microseconds."""
+        if self._freezer is None:
+            return False
+        if frozen:
+            self._freezer.freeze()
+        else:
+            self._freezer.thaw()
+        return True
 
     def ran_out_of_memory(self) -> bool:
         with contextlib.suppress(OSError, ValueError):
@@ -87,20 +129,25 @@ class NodeCgroups:
     def __init__(self, tag: str) -> None:
         self.version = 0
         self.why_not = ""
-        self._parents: list[Path] = []
+        self._parents: dict[str, Path] = {}  # by controller
         self._tree: CgroupTree | None = None
+        self._thawer: subprocess.Popen[bytes] | None = None
         try:
             self._find(tag)
         except OSError as error:
             self.version = 0
-            self._parents = []
+            self._parents = {}
             self.why_not = f"{error.filename or _ROOT}: {error.strerror}"
 
     def _find(self, tag: str) -> None:
         if (_ROOT / "memory").is_dir() and (_ROOT / "pids").is_dir():
-            self._parents = [_ROOT / "memory" / tag, _ROOT / "pids" / tag]
-            for parent in self._parents:
-                parent.mkdir(exist_ok=True)
+            for name in ("memory", "pids"):
+                self._parents[name] = _ROOT / name / tag
+                self._parents[name].mkdir(exist_ok=True)
+            for name in ("freezer", "cpu"):
+                with contextlib.suppress(OSError):
+                    (_ROOT / name / tag).mkdir(exist_ok=True)
+                    self._parents[name] = _ROOT / name / tag
             self.version = 1
             return
         if not is_mounted(_ROOT):
@@ -113,32 +160,76 @@ class NodeCgroups:
             self.why_not = f"{tree.path.parent} has no controller {', '.join(missing)}"
             return
         self._tree = tree
-        self._parents = [tree.path]
+        self._parents = dict.fromkeys(_V1_TREES, tree.path)
         self.version = 2
+
+    @property
+    def freezes(self) -> bool:
+        """True when sandboxes can be frozen."""
+        return "freezer" in self._parents
 
     def sweep(self) -> None:
         """Kill and remove what an earlier server left."""
-        for parent in self._parents:
-            for directory in sorted(parent.iterdir()):
+        if self.version == 1 and self.freezes:
+            for state in sorted(self._parents["freezer"].rglob("freezer.state")):
+                _kill_pids(state.parent)  # first, so that it does not go on
+                Freezer.of_version_1(state.parent).thaw()
+        for name, parent in self._parents.items():
+            own = parent / _WORKERS if name == "cpu" and self.version == 1 else parent
+            for directory in sorted(own.iterdir()) if own.is_dir() else ():
                 if directory.is_dir():
                     _remove(directory)
 
+    def open_freezer(self) -> None:
+        """Make frozen groups cheap, and have them thawed when the server ends. Version 2 needs neither."""
+        if self.version != 1 or not self.freezes:
+            return
+        parent = self._parents["freezer"]
+        with contextlib.suppress(OSError):
+            (parent / _ALWAYS_FROZEN).mkdir(exist_ok=True)
+            Freezer.of_version_1(parent / _ALWAYS_FROZEN).freeze()
+            self._thawer = subprocess.Popen(  # noqa: S603 - our own script
+                ["/bin/sh", "-c", _THAW_SCRIPT, "sh", str(parent)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={},
+                cwd="/",
+                start_new_session=True,
+            )
+
     def close(self) -> None:
-        for parent in self._parents:
+        if self._thawer is not None:
+            self._thawer.communicate()
+        for name, parent in self._parents.items():
             with contextlib.suppress(OSError):
+                if name == "cpu":
+                    (parent / _WORKERS).rmdir()
                 parent.rmdir()
         if self._tree is not None:
             release_tree(self._tree)
 
     def make(self, name: int | str, processes: int) -> SandboxCgroup:
-        """Make the group of a sandbox, by its number, or of another process, by its name."""
-        directories = [parent / str(name) for parent in self._parents]
-        for directory in directories:
-            directory.mkdir(exist_ok=True)
-        if self.version == 1:
-            return SandboxCgroup(directories, _V1_FILES, processes)
-        _forbid_swap(directories[0])
-        return SandboxCgroup(directories, _V2_FILES, processes)
+        """Make the group of a sandbox, by its number, or of another process, by its name.
+
+        The CPU group of a sandbox depends on its tenant and comes later (`device/tenant_cpu.py`). Other processes get a
+        small weight.
+        """
+        directories = {key: parent / str(name) for key, parent in self._parents.items() if key != "cpu"}
+        if self.version == 2:  # noqa: PLR2004 - the kernel's versions
+            directories["memory"].mkdir(exist_ok=True)
+            _forbid_swap(directories["memory"])
+            if isinstance(name, str):
+                with contextlib.suppress(OSError):  # there is no controller `cpu`
+                    (directories["memory"] / "cpu.weight").write_text(str(_WORKER_WEIGHT))
+            return SandboxCgroup(directories, _V2_FILES, processes)
+        if isinstance(name, str) and "cpu" in self._parents:
+            directories["cpu"] = self._parents["cpu"] / _WORKERS / name
+        for directory in directories.values():
+            directory.mkdir(parents=True, exist_ok=True)
+        if "cpu" in directories:
+            (directories["cpu"] / "cpu.shares").write_text(str(_WORKER_SHARES))
+        return SandboxCgroup(directories, _V1_FILES, processes)
 
 
 def _forbid_swap(directory: Path) -> None:
@@ -152,10 +243,7 @@ def _remove(directory: Path) -> None:
         for below in [path for path in directory.iterdir() if path.is_dir()]:
             _remove(below)
     for _ in _attempts():
-        for pid in pids_in(directory):
-            if pid:  # 0 is a process of a namespace that is not visible here
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+        _kill_pids(directory)
         try:
             directory.rmdir()
         except FileNotFoundError:
@@ -163,6 +251,13 @@ def _remove(directory: Path) -> None:
         except OSError:
             continue  # its processes have not ended yet
         return
+
+
+def _kill_pids(directory: Path) -> None:
+    for pid in pids_in(directory):
+        if pid:  # 0 is a process of a namespace that is not visible here
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 def _attempts() -> Iterator[None]:

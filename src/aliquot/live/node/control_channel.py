@@ -48,7 +48,7 @@ class SandboxChannel:
         self._loop = loop
         self._sock, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._sock.setblocking(False)
-        loop.add_reader(self._sock.fileno(), self._readable)
+        loop.add_reader(self._sock.fileno(), self.read)
 
     def introduce(self, sock: socket.socket) -> Callable[[bytes], int]:
         """Return a function that sends the first frame together with the sandbox's end of this channel."""
@@ -66,7 +66,10 @@ class SandboxChannel:
             self._sock.close()
             self._theirs.close()
 
-    def _readable(self) -> None:
+    def read(self) -> None:
+        """Handle a request, if one has arrived and the channel is open."""
+        if self._sock.fileno() < 0:
+            return
         try:
             data = self._sock.recv(_PACKET_BYTES)
         except BlockingIOError:

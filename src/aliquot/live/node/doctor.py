@@ -128,7 +128,10 @@ def _passthrough(isolation: Isolation) -> DoctorFinding:
 def _cgroups() -> DoctorFinding:
     groups = NodeCgroups(f"aliquot-doctor-{os.getpid()}")
     groups.close()
-    consequence = "memory is bounded for each process of a sandbox (RLIMIT_DATA), not for all of them together"
+    consequence = (
+        "memory is bounded for each process of a sandbox (RLIMIT_DATA), not for all of them together; idle sandboxes "
+        "are stopped by a signal and not frozen; processors are not divided among tenants"
+    )
     if groups.version:
         return DoctorFinding("control groups", ok=True, detail=f"version {groups.version}")
     return DoctorFinding("control groups", ok=False, detail=groups.why_not, consequence=consequence)

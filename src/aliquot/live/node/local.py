@@ -21,8 +21,9 @@ from aliquot.live.bodies.json_checker import JsonChecker
 from aliquot.live.device.base import DriverContext
 from aliquot.live.device.drivers import Drivers, watch_devices
 from aliquot.live.device.records import DeviceUsage
+from aliquot.live.device.tenant_cpu import TenantCpu
+from aliquot.live.node.active_sandboxes import ActiveSandboxes
 from aliquot.live.node.base import Launch, NestedRun, Node, NodeListener, Outcome, RunRequest, SandboxUsage, Status
-from aliquot.live.node.busy_sandboxes import BusySandboxes
 from aliquot.live.node.cell import Cell
 from aliquot.live.node.cells import CellPool
 from aliquot.live.node.dataset_views import DatasetViews, NoDatasetViews
@@ -111,8 +112,8 @@ class LocalNode(Node):
 
     @property
     def unenforced(self) -> tuple[str, ...]:
-        """The limits on devices that are not enforced here, one line each."""
-        return tuple(line for enforcement in self._drivers.enforcement.values() for line in enforcement.lacking)
+        """The limits that are not enforced here, one line each."""
+        return (*self._drivers.lacking, *self._resources.lacking)
 
     async def start(self, listener: NodeListener) -> None:
         self._listener = listener
@@ -127,7 +128,7 @@ class LocalNode(Node):
         self._environments = Environments(
             self._data, installer.install, limits, found=environments, release=self._zygotes.release
         )
-        self._busy = BusySandboxes(self._loop)
+        self._active = ActiveSandboxes(self._loop)
         self._reply_memory = ReplyMemory(*self._replies, self._loop)
         self._started = True
         self._preparation = StartPreparation(
@@ -141,10 +142,10 @@ class LocalNode(Node):
         """Detect the machine's isolation, and remove what an earlier server left behind. Blocks."""
         if self._detect:
             self.isolation = choose(probe(self._data))
-        # The drivers come first: they thaw frozen sandboxes of an earlier server, which could not be ended otherwise.
-        isolation = self.isolation
+        isolation, tag = self.isolation, tag_of(self._data)
         context = DriverContext(self._data, self._driver_options, own_uid=isolation.own_uid, own_root=isolation.mount)
-        drivers = Drivers(tag_of(self._data), self._devices if isolation.cgroups else (), context)
+        tenants = TenantCpu(tag, usable=isolation.cgroups)
+        drivers = Drivers(tag, self._devices if isolation.cgroups else (), context, tenants)
         resources = SandboxResources(self._data, self.isolation, self._scratch_bytes, self._max_processes)
         return resources, drivers, load_marks(self._data / DIRECTORY)  # last: no build of an earlier server runs now
 
@@ -198,7 +199,7 @@ class LocalNode(Node):
         self._preparation.build_environment(requirements, tenant, then)
 
     def start_sandbox(self, sandbox: int, launch: Launch) -> None:
-        self._drivers.place(sandbox, launch.place)
+        self._drivers.place(sandbox, launch.place, launch.tenant)
         environment = self._drivers.environment(sandbox, launch.share, launch.device_bytes)
         if environment:
             launch = replace(launch, env={**launch.env, **environment})
@@ -234,7 +235,7 @@ class LocalNode(Node):
         if view is not None:
             self._views.open(number, launch, view)
         sandbox.start(runtime.command(memory_bytes), data_bytes, waited_s=self._loop.time() - begun_s)
-        self._busy.add(sandbox)
+        self._active.add(sandbox)
         await sandbox.start_over
         if not cell.process.pid and time.perf_counter() >= sandbox.deadline_s:
             zygote.kill()  # it answers no longer, and would keep other starts waiting
@@ -283,7 +284,7 @@ class LocalNode(Node):
             raise ValueError(f"sandbox {sandbox} is busy; it takes one run at a time")
         if not handle.run(request):
             self._loop.call_soon(handle.run_not_sent)
-        self._busy.add(handle)
+        self._active.add(handle)
 
     def output(self, sandbox: int) -> tuple[tuple[str, ...], ...]:
         handle = self._sandboxes.get(sandbox)
@@ -304,6 +305,9 @@ class LocalNode(Node):
     def set_slice(self, sandbox: int, share: float, ceiling: float) -> None:
         self._drivers.resize(sandbox, share, ceiling)
 
+    def set_weight(self, tenant: str, weight: float) -> None:
+        self._drivers.set_weight(tenant, weight)
+
     def unload(self, sandbox: int) -> None:
         handle = self._sandboxes.get(sandbox)
         if handle is not None:
@@ -316,11 +320,12 @@ class LocalNode(Node):
 
     def _loaded(self, sandbox: LocalSandbox) -> None:
         if sandbox.state != GONE:
+            self._active.add(sandbox)  # it is frozen again if its run does not come
             self._listener.memory_loaded(sandbox.number)
 
     def usage(self) -> list[SandboxUsage]:
         return [
-            SandboxUsage(sandbox.number, sandbox.cell.process.pid, *used)
+            SandboxUsage(sandbox.number, sandbox.cell.process.pid, *used, frozen=sandbox.cell.process.frozen)
             for sandbox in self._sandboxes.values()
             if (used := sandbox.cell.process.usage())
         ]
@@ -331,11 +336,9 @@ class LocalNode(Node):
     # --- events of sandboxes, cells and devices ---------------------------------------------------------
 
     def initialised(self, sandbox: LocalSandbox, seconds: float, logs: tuple[str, ...]) -> None:
-        self._busy.remove(sandbox)
         self._listener.sandbox_started(sandbox.number, seconds, logs)
 
     def finished(self, sandbox: LocalSandbox, outcome: Outcome) -> None:
-        self._busy.remove(sandbox)
         self._listener.run_finished(sandbox.number, outcome)
 
     def lost(self, sandbox: LocalSandbox, outcome: Outcome) -> None:
@@ -372,10 +375,9 @@ class LocalNode(Node):
 
     def _end(self, sandbox: LocalSandbox) -> None:
         self._sandboxes.pop(sandbox.number, None)
-        self._busy.remove(sandbox)
+        self._active.remove(sandbox)
         if not sandbox.cell.has_ended:
             self._queues.begin_release(sandbox.launch.place, sandbox.number)
-        self._drivers.thaw(sandbox.number)
         if sandbox.channel is not None:
             self.buffers.close(sandbox.channel.buffers)
         sandbox.kill()

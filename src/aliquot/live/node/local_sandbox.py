@@ -40,14 +40,15 @@ _check_json = msgspec.json.Decoder(msgspec.Raw).decode
 _encode_env = msgspec.json.Encoder().encode
 _STATUSES = {int(status): status for status in Status}
 _DEVELOPER_ERROR, _INTERNAL_ERROR = Status.DEVELOPER_ERROR, Status.INTERNAL_ERROR
+_MAX_LATE_READS = 8  # more than a socket holds; a function that goes on sending must not keep the server reading
 _QUOTED_BYTES = 1024  # of a result that is not JSON, in the error
 
 
 class LocalSandbox:
     __slots__ = (
         "_begun_s", "_connection", "_died", "_fds", "_listener", "_loop", "_outer", "_reading", "_result_bytes",
-        "_runs", "_steps", "_timeout_ms", "_unread", "cell", "channel", "deadline_s", "launch", "logs", "number",
-        "start_over", "state",
+        "_runs", "_steps", "_ticked_runs", "_timeout_ms", "_unread", "cell", "channel", "deadline_s", "launch", "logs",
+        "moving", "number", "start_over", "state",
     )  # fmt: skip
 
     def __init__(
@@ -77,6 +78,8 @@ class LocalSandbox:
         self._begun_s = 0.0
         self._timeout_ms = 0
         self._runs = 0
+        self._ticked_runs = -1  # the number of runs at the last tick at which it was idle
+        self.moving = False  # its memory is being moved to or from a device, so it must not be frozen
         self._unread = False  # its launcher never read the last request
         self._died = False  # while its result was checked
         self._steps = 0  # how many steps of a chain follow the one that runs
@@ -144,14 +147,19 @@ class LocalSandbox:
 
     def process_ended(self) -> None:
         """Read what the launcher sent before it ended, then report the end."""
-        received = -2
-        while self.state not in (GONE, CHECKING) and self._connection.received > received:
-            received = self._connection.received
-            self._connection.read()
+        self._read_replies(None)
         if self.state == CHECKING:
             self._died = True
         elif self.state != GONE:
             self.hung_up(unread=False)
+
+    def _read_replies(self, max_reads: int | None) -> None:
+        """Read until a reply is complete, or nothing more has arrived."""
+        received, reads = -2, 0
+        while self.state not in (GONE, CHECKING, IDLE) and self._connection.received > received and reads != max_reads:
+            received = self._connection.received
+            reads += 1
+            self._connection.read()
 
     def hung_up(self, *, unread: bool) -> None:
         """Report the end of a launcher that has closed its connection.
@@ -181,6 +189,8 @@ class LocalSandbox:
 
     def run(self, request: RunRequest) -> bool:
         """Send a run. Return False when the launcher has gone and has not seen the request."""
+        if self.cell.process.frozen:
+            self.cell.process.thaw()
         self._begin(request.timeout_ms, request.logs_bytes, request.listener)
         self.state = RUNNING
         payload, buffer, number = request.payload, request.shared_buffer, 0
@@ -210,18 +220,39 @@ class LocalSandbox:
         self.deadline_s = now + timeout_ms / 1000
         self.logs.begin(logs_bytes, listener)
 
-    def tick(self, now_s: float, before_s: float) -> None:
-        """Enforce the time limit, and read the output of a run that was already going on at `before_s`."""
-        if now_s >= self.deadline_s:
+    def tick(self, now_s: float, before_s: float) -> bool:
+        """Look after the sandbox, and return False when that is not needed before its next run.
+
+        Enforce the time limit, read the output of a run that was already going on at `before_s`, and freeze a sandbox
+        that has been idle since the last tick.
+        """
+        if self.state == IDLE:
+            if self._ticked_runs != self._runs or self.moving:
+                self._ticked_runs = self._runs
+                return True
+            self.cell.process.freeze()
+            return False
+        if now_s >= self.deadline_s and self._is_late(now_s):
             text = (TIME_IN_INIT if self.state == STARTING else TIME).format(self._timeout_ms)
             if (lacking := self._connection.lacking_memory) is not None:
                 text = f"{text} Its result could not be received: {lacking}."
             self._lose(_DEVELOPER_ERROR, text, timed_out=True)
-        elif self._begun_s < before_s:
+        elif self.state in (STARTING, RUNNING) and self._begun_s < before_s:
             for stream in (0, 1):
                 if not self._reading[stream]:
                     self._reading[stream] = True
                     self._loop.add_reader(self._fds[stream], self._read_output, stream)
+        return self.state != GONE
+
+    def _is_late(self, now_s: float) -> bool:
+        """Return whether the time limit is exceeded, after reading the messages that have arrived.
+
+        They are unread if the server stood still, and then the run may have ended in time.
+        """
+        if self.channel is not None:
+            self.channel.read()
+        self._read_replies(_MAX_LATE_READS)
+        return self.state in (STARTING, RUNNING) and now_s >= self.deadline_s
 
     def _read_output(self, stream: int) -> None:
         if not self.logs.read(stream):

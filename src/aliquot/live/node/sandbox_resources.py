@@ -16,6 +16,10 @@ from aliquot.live.node.zygote_process import BARE_ENVIRONMENT
 
 SCRATCH_BYTES = 512 * MIB
 MAX_PROCESSES = 512  # of one sandbox, threads included
+NOT_FROZEN = (
+    "idle sandboxes are stopped by a signal, for there are no control groups to freeze them: a process that left its "
+    "process group goes on computing"
+)
 
 
 def tag_of(data: Path) -> str:
@@ -36,6 +40,7 @@ class SandboxResources:
         self.cgroups = NodeCgroups(tag_of(data)) if isolation.cgroups else None
         if self.cgroups is not None:
             self.cgroups.sweep()
+            self.cgroups.open_freezer()
         remove_directory(self._scratch)  # renames it first: a process left behind may still write there
         self._scratch.mkdir(parents=True, mode=0o711)
 
@@ -103,6 +108,13 @@ class SandboxResources:
             process.cgroup.remove()
         if not self._isolation.mount:
             shutil.rmtree(self._scratch / str(number), ignore_errors=True)
+
+    @property
+    def lacking(self) -> tuple[str, ...]:
+        """The limits that are not enforced, one line each."""
+        if self._isolation == NO_ISOLATION or (self.cgroups is not None and self.cgroups.freezes):
+            return ()
+        return (NOT_FROZEN,)
 
     def close(self) -> None:
         """Remove all control groups. Blocks, so it is called from a thread."""

@@ -1,7 +1,6 @@
-"""Swaps sandboxes out of a device's memory and in again, by the device's driver or by stopping their processes."""
+"""Swaps sandboxes out of a device's memory and in again. A sandbox that is swapped out is frozen."""
 
 import asyncio
-import signal
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -32,19 +31,24 @@ class SandboxSwapper:
     def swap_out(self, sandbox: LocalSandbox) -> None:
         if self._drivers.has_own_memory(sandbox.launch.place):
             self._copy_out(sandbox)
-        elif not self._drivers.swap_out(sandbox.number):
-            sandbox.cell.process.send_all(signal.SIGSTOP)
+        else:
+            self._drivers.swap_out(sandbox.number)
+            sandbox.cell.process.freeze()
 
     def _copy_out(self, sandbox: LocalSandbox) -> None:
+        """Move the memory in a thread. The sandbox's own driver does it, so the sandbox must not be frozen yet."""
         place, swap = sandbox.launch.place, ("swap", sandbox.number)
         self._queues.begin_release(place, swap)
+        sandbox.moving = True
+        sandbox.cell.process.thaw()
 
         def done(ok: bool) -> None:
+            sandbox.moving = False
             try:
                 if not ok:
                     sandbox.fail(Status.INTERNAL_ERROR, NOT_OUT)
                 elif sandbox.state != GONE:
-                    sandbox.cell.process.send_all(signal.SIGSTOP)
+                    sandbox.cell.process.freeze()
             finally:  # others wait for the memory, even if this fails
                 self._queues.end_release(place, swap)
 
@@ -52,16 +56,21 @@ class SandboxSwapper:
 
     def swap_in(self, sandbox: LocalSandbox, then: Callable[[LocalSandbox], None]) -> None:
         """Let the sandbox go on, and call `then` later, when its memory is on the device again."""
-        if self._drivers.has_own_memory(sandbox.launch.place):
-            sandbox.cell.process.send_all(signal.SIGCONT)
-            self._run_in_thread(
-                lambda: self._drivers.swap_in(sandbox.number),
-                lambda ok: then(sandbox) if ok else sandbox.fail(Status.INTERNAL_ERROR, NOT_IN),
-            )
+        sandbox.cell.process.thaw()
+        if not self._drivers.has_own_memory(sandbox.launch.place):
+            self._drivers.swap_in(sandbox.number)
+            self._loop.call_soon(then, sandbox)
             return
-        if not self._drivers.swap_in(sandbox.number):
-            sandbox.cell.process.send_all(signal.SIGCONT)
-        self._loop.call_soon(then, sandbox)
+        sandbox.moving = True
+
+        def done(ok: bool) -> None:
+            sandbox.moving = False
+            if ok:
+                then(sandbox)
+            else:
+                sandbox.fail(Status.INTERNAL_ERROR, NOT_IN)
+
+        self._run_in_thread(lambda: self._drivers.swap_in(sandbox.number), done)
 
     def _run_in_thread(self, work: Callable[[], bool], then: Callable[[bool], None]) -> None:
         """Run `work` in the executor's thread and pass its result to `then`. An exception counts as False."""

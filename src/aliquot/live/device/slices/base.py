@@ -37,10 +37,6 @@ class HostSlice(Protocol):
 
     def resize(self, share: float, ceiling: float) -> None: ...
 
-    def set_frozen(self, *, frozen: bool) -> bool:
-        """Freeze or thaw the processes. Return False if that is not possible here."""
-        ...
-
     def compute_s(self) -> float:
         """Return the compute used so far, in seconds of the whole device. Takes microseconds."""
         ...

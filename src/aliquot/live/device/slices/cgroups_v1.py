@@ -13,7 +13,7 @@ from aliquot.live.device.cgroup_files import KernelCounter
 from aliquot.live.device.records import Enforcement
 from aliquot.live.device.slices.base import DEVICE_WEIGHT, ROOT, HostSlice, SliceEnforcer, VirtualDevice, quota_us
 
-TREES = ("cpu", "cpuacct", "cpuset", "freezer")
+TREES = ("cpu", "cpuacct", "cpuset")
 _DEVICE_SHARES = 10_240  # the weight of a slice that is the whole device
 _DEFAULT_SHARES = 1024  # the default weight of a group
 
@@ -43,10 +43,6 @@ class CgroupV1Slice(HostSlice):
         (directory / "cpu.cfs_period_us").write_text(str(period))
         (directory / "cpu.cfs_quota_us").write_text(str(-1 if ceiling >= 1 else quota))
 
-    def set_frozen(self, *, frozen: bool) -> bool:
-        (self._directories["freezer"] / "freezer.state").write_text("FROZEN" if frozen else "THAWED")
-        return True
-
     def compute_s(self) -> float:
         return self._used_ns.read() / 1e9 / self._cores
 
@@ -70,8 +66,6 @@ class CgroupV1Enforcer(SliceEnforcer):
         self._devices: dict[str, Path] = {}
         for tree in TREES:
             (ROOT / tree / tag).mkdir(exist_ok=True)
-        for left in (ROOT / "freezer" / tag).glob("*/*/freezer.state"):  # frozen by a server that was killed
-            left.write_text("THAWED")
         (ROOT / "cpu" / tag / "cpu.shares").write_text(str(DEVICE_WEIGHT * _DEFAULT_SHARES))
         self._set_cores(Path(tag), range(os.cpu_count() or 1))
 

@@ -44,10 +44,6 @@ class CgroupV2Slice(HostSlice):
         quota, period = quota_us(ceiling * self._device.cores)
         (self._directory / "cpu.max").write_text(f"{'max' if ceiling >= 1 else quota} {period}")
 
-    def set_frozen(self, *, frozen: bool) -> bool:
-        (self._directory / "cgroup.freeze").write_text("1" if frozen else "0")
-        return True
-
     def compute_s(self) -> float:
         return self._used_us.read() / 1e6 / self._device.cores
 
@@ -64,8 +60,6 @@ class CgroupV2Enforcer(SliceEnforcer):
     def __init__(self, tree: CgroupTree) -> None:
         self._tree = tree
         self._devices: dict[str, Path] = {}
-        for left in tree.path.glob("*/*/cgroup.freeze"):  # frozen by a server that was killed
-            left.write_text("0")
         if "cpu" in tree.controllers:
             (tree.path / "cpu.weight").write_text(str(DEVICE_WEIGHT * _DEFAULT_WEIGHT))
 

@@ -44,9 +44,6 @@ class NiceSlice(HostSlice):
             with contextlib.suppress(ProcessLookupError, PermissionError):  # it can only be raised without privileges
                 os.setpriority(os.PRIO_PROCESS, pid, self._nice)
 
-    def set_frozen(self, *, frozen: bool) -> bool:
-        return False
-
     def compute_s(self) -> float:
         """Return the compute of the process with its threads, without its children."""
         ticks = 0

@@ -1,4 +1,4 @@
-"""The busy sandboxes of a node: one timer for all looks at their time limits and at the output of long runs."""
+"""The active sandboxes of a node: one timer for all enforces time limits, reads long output and freezes idle ones."""
 
 import asyncio
 import time
@@ -8,10 +8,11 @@ from aliquot.live.node.local_sandbox import LocalSandbox
 TICK_S = 0.02
 
 
-class BusySandboxes:
-    """Calls `tick` of every busy sandbox regularly. The timer stops when no sandbox is busy.
+class ActiveSandboxes:
+    """Calls `tick` of every sandbox that is busy, or idle and not frozen yet. The timer stops when there is none.
 
-    A timer per run would cost a good part of a warm call, which mostly ends before the first tick.
+    A timer per run would cost a good part of a warm call, which mostly ends before the first tick. Freezing a sandbox
+    at the end of each run would cost even more. One that is called again within a tick or two is never frozen.
     """
 
     __slots__ = ("_loop", "_sandboxes", "_ticked_s", "_ticking")
@@ -30,7 +31,7 @@ class BusySandboxes:
             self._loop.call_later(TICK_S, self._tick)
 
     def remove(self, sandbox: LocalSandbox) -> None:
-        """Remove a sandbox, if it is busy."""
+        """Remove a sandbox that has ended."""
         self._sandboxes.pop(sandbox, None)
 
     def _tick(self) -> None:
@@ -39,5 +40,6 @@ class BusySandboxes:
             return
         before_s, self._ticked_s = self._ticked_s, time.perf_counter()
         for sandbox in list(self._sandboxes):
-            sandbox.tick(self._ticked_s, before_s)
+            if not sandbox.tick(self._ticked_s, before_s):
+                self._sandboxes.pop(sandbox, None)
         self._loop.call_later(TICK_S, self._tick)
