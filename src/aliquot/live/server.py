@@ -28,6 +28,7 @@ from aliquot.live.catalogue.system.packages import system_entities
 from aliquot.live.datasets.fabric import Fabric
 from aliquot.live.gateway.app import Gateway
 from aliquot.live.gateway.entities.kinds import check_image
+from aliquot.live.gateway.http.connections import Connections
 from aliquot.live.gateway.http.listeners import listen, url_of
 from aliquot.live.gateway.http.sandbox_connections import SandboxConnections
 from aliquot.live.gateway.invocation.protocol import make_protocol
@@ -126,6 +127,7 @@ async def _serve(
     )
     catalogue = Catalogue(store, service, keys)
     metrics = Metrics()
+    open_connections = Connections(min(settings.gateway.connections or shares.connections, shares.connections))
     payloads = MappingBudget("payloads", settings.gateway.bodies_bytes, shares.request_bodies)
     composer = Composer(
         service,
@@ -163,6 +165,7 @@ async def _serve(
             buffers=node.buffers,
             metrics=metrics,
             payloads=payloads,
+            connections=open_connections,
         )
         chores: list[asyncio.Task[Any]] = [
             asyncio.create_task(_prune(store, settings)),
@@ -233,7 +236,7 @@ class _Server(uvicorn.Server):
 
 def _uvicorn_config(settings: ServerSettings, app: Gateway, gateway_settings: GatewaySettings) -> uvicorn.Config:
     tls = settings.tls
-    protocol = make_protocol(app.invoke, app.request_ids, gateway_settings, app.payloads)
+    protocol = make_protocol(app.invoke, app.request_ids, gateway_settings, app.payloads, app.connections)
     return uvicorn.Config(
         app,
         http=protocol,
@@ -242,6 +245,7 @@ def _uvicorn_config(settings: ServerSettings, app: Gateway, gateway_settings: Ga
         lifespan="off",
         log_config=None,
         access_log=False,
+        backlog=app.connections.backlog,
         server_header=False,
         date_header=False,
         timeout_graceful_shutdown=int(settings.grace_s),

@@ -66,7 +66,9 @@ async def served(**settings):
     asyncio.get_running_loop().set_exception_handler(lambda _, context: trouble.append(context))
     async with gateway(**settings) as g:
         with socket.create_server(("127.0.0.1", 0)) as listener:
-            fast = make_protocol(g.app.invoke, g.app.request_ids, GatewaySettings(**settings), g.app.payloads)
+            fast = make_protocol(
+                g.app.invoke, g.app.request_ids, GatewaySettings(**settings), g.app.payloads, g.app.connections
+            )
             http = fast if SERVED["fast"] else "httptools"
             config = uvicorn.Config(
                 g.app,

@@ -360,3 +360,34 @@ def test_a_server_that_stops_in_order_counts_no_start(tmp_path):
 
     for _ in range(MAX_INTERRUPTED_STARTS + 1):
         assert asyncio.run(live_once()) == [0]
+
+
+@run
+async def test_followers_that_have_gone_are_forgotten_when_another_comes(rig):
+    class Receiver:
+        closed = False
+        lines = ends = 0
+
+        def printed(self, line):
+            self.lines += 1
+
+        def ended(self, call):
+            self.ends += 1
+
+    call = rig.call(ECHO)
+    rig.service.submit(call)
+    stays = Receiver()
+    assert rig.service.follow("guest", call.id, stays)
+    for _ in range(5000):
+        gone = Receiver()
+        rig.service.follow("guest", call.id, gone)
+        gone.closed = True
+    assert len(call.followers) == 2
+    call.printed("line")
+    await rig.turn()
+    rig.node.ready(1)
+    await rig.turn()
+    rig.node.finish(1)
+    await rig.turn()
+    assert rig.ended == [call]
+    assert (stays.lines, stays.ends) == (1, 1)

@@ -16,6 +16,8 @@ from aliquot.live.gateway.entities.rules import RuleEndpoints
 from aliquot.live.gateway.entities.triggers import TriggerEndpoints
 from aliquot.live.gateway.http.asgi import BodyReader, Receive, RequestIds, Scope, Send, send_response
 from aliquot.live.gateway.http.auth import Auth, OperatorAuth
+from aliquot.live.gateway.http.connections import Connections
+from aliquot.live.gateway.http.events import ResponseLimits
 from aliquot.live.gateway.http.responses import JSON
 from aliquot.live.gateway.http.routing import Endpoint, make_router
 from aliquot.live.gateway.invocation.invoke import InvokeHandler, is_invocation
@@ -42,6 +44,8 @@ from aliquot.live.store.operator_token import OperatorToken
 from aliquot.live.triggers.alarms.scheduler import AlarmScheduler
 from aliquot.live.triggers.dispatcher import TriggerDispatcher
 
+DEFAULT_CONNECTIONS = 4096
+
 
 class Gateway:
     """The ASGI application. Invocations go straight to `invoke`, as they do on the fast path of `protocol.py`."""
@@ -59,6 +63,7 @@ class Gateway:
         buffers: NodeBuffers | None = None,
         metrics: Metrics | None = None,
         payloads: MappingBudget | None = None,
+        connections: Connections | None = None,
     ) -> None:
         """Put the parts together. Parts that are not given are made here, without buffers shared with sandboxes."""
         self._platform = platform
@@ -73,6 +78,8 @@ class Gateway:
         self.sessions = sessions or SessionRegistry(store, platform, settings.sessions)
         self.fabric = fabric or Fabric(store)
         catalogue.add_namespace_data(self.fabric.datasets)
+        self.connections = connections or Connections(settings.connections or DEFAULT_CONNECTIONS)
+        self._responses = ResponseLimits(settings)
         self._bodies = BodyReader(settings, self.payloads)
         self._metrics = metrics or Metrics()
         self._dispatcher = TriggerDispatcher(platform, catalogue, self.rate_limiters, self._metrics)
@@ -81,12 +88,22 @@ class Gateway:
         self._operator_auth = OperatorAuth(operator_token)
         self.request_ids = RequestIds()
         self.invoke = InvokeHandler(
-            platform, catalogue, settings, self._auth, self._metrics, self.sessions, self._json_checker, buffers
+            platform,
+            catalogue,
+            settings,
+            self._auth,
+            self._metrics,
+            self.sessions,
+            self._json_checker,
+            self.connections,
+            buffers,
         )
-        self._invoke_route = InvokeRoute(self.invoke, self._bodies, self.request_ids, settings)
+        self._invoke_route = InvokeRoute(self.invoke, self._bodies, self.request_ids, settings, self._responses)
         self._web_route, self._api_route = self._make_web_routes()
         self.endpoints = self._make_endpoints()
-        self._router = make_router(self.endpoints, self._auth, self._operator_auth, self._bodies)
+        self._router = make_router(
+            self.endpoints, self._auth, self._operator_auth, self._bodies, self.connections, self._responses
+        )
 
     def _make_web_routes(self) -> tuple[WebRoute, WebRoute]:
         """Return the routes of web actions and of API routes."""
@@ -101,6 +118,7 @@ class Gateway:
             self._json_checker,
             settings,
             ApiManagement(apis, self._catalogue, settings).builtins(),
+            self.connections,
         )
         api_routes = ApiRoutes(apis, web, targets)
         return WebRoute(web.handle, self.request_ids), WebRoute(api_routes.handle, self.request_ids)
@@ -114,9 +132,9 @@ class Gateway:
             *TriggerEndpoints(catalogue, settings, self._dispatcher).endpoints(),
             *RuleEndpoints(catalogue, settings).endpoints(),
             *AlarmEndpoints(catalogue, self.alarms).endpoints(),
-            *ActivationEndpoints(platform, store, settings).endpoints(),
+            *ActivationEndpoints(platform, store, self._responses).endpoints(),
             *SessionEndpoints(self.sessions).endpoints(),
-            *DatasetEndpoints(self.fabric, catalogue, settings).endpoints(),
+            *DatasetEndpoints(self.fabric, catalogue, self._responses).endpoints(),
             *ModelEndpoints(self.fabric).endpoints(),
             *OperatorEndpoints(platform, catalogue, self.sessions, self._operator_token).endpoints(),
             *AboutEndpoints(store, settings, self.rate_limiters).endpoints(),

@@ -41,6 +41,9 @@ class GatewaySettings(Struct, frozen=True):
     bodies_bytes: int = 1024 * MIB  # bodies that arrive, and payloads of calls that wait or run
     replies_bytes: int = 1024 * MIB  # large results
     calls_in_flight: int = 32_768
+    connections: int | None = None  # None: three eighths of the server's descriptors
+    event_streams: int = 4096
+    unread_bytes: int = 1024 * MIB  # events and other responses that clients have not read yet
     parameters_bytes: int = MIB
     code_bytes: int = 48 * MIB
 

@@ -23,6 +23,11 @@ from aliquot.live.store.records import Accepted, Action, Activation, Namespace
 class Follower(Protocol):
     """Receives the log lines and the end of a running call."""
 
+    @property
+    def closed(self) -> bool:
+        """True when the receiver has gone. It is then forgotten when another one comes."""
+        ...
+
     def printed(self, line: str) -> None: ...
 
     def ended(self, call: "Call") -> None:
@@ -80,7 +85,7 @@ class Call:
     """One invocation of an action or a composition, with the progress of its run and its outcome."""
 
     __slots__ = (
-        "action", "activation", "cause", "done", "durable", "ended", "followers", "function", "id", "namespace",
+        "action", "activation", "cause", "done", "durable", "ended", "followers", "function", "id", "late", "namespace",
         "notes", "on_disk", "outcome", "parked", "payload", "pickled", "queue_entry", "reason", "reserved", "resolved",
         "run", "session", "shared", "transaction",
     )  # fmt: skip
@@ -121,6 +126,7 @@ class Call:
         self.session = session
         self.notes = notes  # further annotations of the record, as JSON objects with a leading comma each
         self.followers = followers
+        self.late: list[Follower] | None = None  # the followers that came after the call was made
         self.done = done
         self.run = CallRun()
         self.parked = False  # left in the store's queue for the next server
@@ -141,14 +147,19 @@ class Call:
 
     def follow(self, follower: Follower) -> None:
         """Send every log line from now on, and the end of the call, to the follower."""
-        self.followers += (follower,)
+        self.followers = (*(one for one in self.followers if not one.closed), follower)
+        if self.late is not None:
+            self.late = [*(one for one in self.late if not one.closed), follower]
+            return
+        self.late = [follower]
         earlier = self.done
 
         def done(call: Call) -> None:
             call.done = None
             if earlier is not None:
                 earlier(call)
-            follower.ended(call)
+            for one in self.late or ():
+                one.ended(call)
 
         self.done = done
 

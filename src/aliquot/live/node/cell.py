@@ -13,6 +13,7 @@ from pathlib import Path
 from signal import Signals, pidfd_send_signal
 from typing import Protocol
 
+from aliquot.budgets import Reservation
 from aliquot.live.node.base import Status
 from aliquot.live.node.cgroups import SandboxCgroup
 
@@ -147,6 +148,7 @@ class Cell:
         self.number = number
         self.process = process
         self.listener: CellListener | None = None
+        self.reserved: Reservation | None = None  # its part of the tenant's sandboxes
         self.has_ended = False
         self._tell_ended = ended
         self._unwanted = False
@@ -173,7 +175,7 @@ class Cell:
     def close(self) -> None:
         """Close the server's ends of the channels."""
         if self._open:
-            self._open = False
+            self._open, self.reserved = False, None
             self.sock.close()
             os.close(self.out)
             os.close(self.err)

@@ -19,8 +19,10 @@ class CellPool:
         networks: SandboxNetworks,
         ended: Callable[[Cell], None],
         loop: asyncio.AbstractEventLoop,
+        max_cells: int,
     ) -> None:
-        """`ended` is called for each cell when its process has ended."""
+        """`ended` is called for each cell when its process has ended. Above `max_cells` none is kept ready."""
+        self._max_cells = max_cells
         self._resources = resources
         self._networks = networks
         self._tell_ended = ended
@@ -47,7 +49,7 @@ class CellPool:
 
     def keep_ready(self, zygote: ZygoteProcess) -> None:
         """Have a cell ready for the next start from this zygote."""
-        if zygote.alive and self._none_left is None and zygote.needs_cell:
+        if zygote.alive and self._none_left is None and zygote.needs_cell and len(self._cells) < self._max_cells:
             with contextlib.suppress(OSError):  # the next start reports it, if the reason persists
                 zygote.keep_cell(self._make(zygote))
 

@@ -36,6 +36,7 @@ from aliquot.live.node.isolation import NO_ISOLATION, Isolation, choose, probe, 
 from aliquot.live.node.local_sandbox import LocalSandbox
 from aliquot.live.node.network.client import NodeNetwork
 from aliquot.live.node.reply_memory import ReplyMemory
+from aliquot.live.node.sandbox_budget import SandboxBudget
 from aliquot.live.node.sandbox_resources import MAX_PROCESSES, SCRATCH_BYTES, SandboxResources, tag_of
 from aliquot.live.node.shared_buffers import NodeBuffers
 from aliquot.live.node.start_preparation import MissingEnvironmentError, StartPreparation
@@ -88,6 +89,7 @@ class LocalNode(Node):
         self._json_checker = json_checker or JsonChecker()
         budget = MappingBudget("shared buffers", shared_buffers_bytes, descriptors.shared_buffers)
         self.buffers = NodeBuffers(budget, result_bytes)
+        self._sandbox_budget = SandboxBudget(descriptors)
         self._replies = max(replies_bytes, MIN_REPLIES * result_bytes), max(descriptors.reply_bodies, MIN_REPLIES)
         self._tasks: set[asyncio.Task[None]] = set()
         self._devices = tuple(devices)
@@ -121,7 +123,8 @@ class LocalNode(Node):
         self._resources, self._drivers, environments = await self._loop.run_in_executor(None, self._prepare_machine)
         self._swapper = SandboxSwapper(self._drivers, self._queues, self._loop, self._swap_executor)
         self._networks = self._network.open(own=self.isolation.network, loop=self._loop)
-        self._cells = CellPool(self._resources, self._networks, self._cell_ended, self._loop)
+        max_cells = self._sandbox_budget.max_cells
+        self._cells = CellPool(self._resources, self._networks, self._cell_ended, self._loop, max_cells)
         self._zygotes = ZygotePool(self._walls, self._loop)
         limits = self._environment_limits
         installer = Installer(self._data, self.isolation, self._resources.cgroups, limits, self._progress)
@@ -213,6 +216,7 @@ class LocalNode(Node):
             begun_s = self._loop.time()
             runtime = self._preparation.runtime(launch)
             zygote = await self._preparation.zygote(launch, runtime)
+            reserved = self._sandbox_budget.reserve(launch.tenant, self._sandboxes.values(), self.refused)
             cell, data_bytes = self._cells.take(zygote, launch.tenant, memory_bytes)
         except MissingEnvironmentError:  # it was removed after the call had arrived
             self._start_refused(number)
@@ -226,6 +230,7 @@ class LocalNode(Node):
             self._start_failed(number, StartError(Status.INTERNAL_ERROR, f"The sandbox could not be made: {failure}."))
             return
         del self._pending[number]
+        cell.reserved = reserved
         has_buffers = runtime.python and (launch.sdk or launch.members)
         buffers = self.buffers.open(launch.tenant, memory_bytes) if has_buffers else None
         sandbox = LocalSandbox(number, launch, cell, buffers, self, self._loop, self._result_bytes, self._reply_memory)

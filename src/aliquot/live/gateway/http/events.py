@@ -10,8 +10,11 @@ from typing import Any
 
 import msgspec
 
-from aliquot.live.gateway.http.refusal import OVERLOADED
-from aliquot.live.gateway.http.responses import CORS, Body, Headers, pieces_of, record_body, result_body
+from aliquot.budgets import Budget, BudgetError, Reservation
+from aliquot.live.bodies.large import mapping_of
+from aliquot.live.gateway.http.refusal import OVERLOADED, Refusal
+from aliquot.live.gateway.http.responses import CORS, Body, Headers, parts_of, pieces_of, record_body, result_body
+from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.invocations.call import Call
 from aliquot.live.store.records import Activation
 
@@ -21,6 +24,8 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 TYPE = b"text/event-stream"
 END = b"end"
 STOPPING = "the server is stopping; the run has been accepted, and its record will come"
+_OVERHEAD_BYTES = 200  # memory of an event beside its text
+NOT_READ = "the events are not read fast enough; connect again with Last-Event-ID ({})"
 _HEADERS: Headers = (
     (b"content-type", TYPE),
     (b"cache-control", b"no-store"),
@@ -33,19 +38,47 @@ def wants_events(accept: bytes | None) -> bool:
     return accept is not None and TYPE in accept.lower()
 
 
-class EventStream:
-    """A queue of events for one client. Its length is bounded because a run's output is."""
+class ResponseLimits:
+    """The bounds of responses that are being sent: the streams, and the bytes that clients have not read yet."""
 
-    def __init__(self, keep_alive_s: float, transaction: str, *, bare: bool = False, last_id: bytes = b"") -> None:
-        self._keep_alive_s = keep_alive_s
+    def __init__(self, settings: GatewaySettings) -> None:
+        self.keep_alive_s = settings.stream_keep_alive_s
+        self.streams = Budget("streams of events", "streams", settings.event_streams)
+        self._unread = Budget("responses that are not read yet", "bytes", settings.unread_bytes)
+
+    def reserve(self, tenant: str, body: Body) -> Reservation:
+        """Count a body until it is sent. Raises `BudgetError`. Large results of runs are counted elsewhere."""
+        size = sum(len(part) for part in parts_of(body) if not (isinstance(part, memoryview) and mapping_of(part)))
+        return self._unread.reserve(tenant, _OVERHEAD_BYTES + size)
+
+
+class EventStream:
+    """A queue of events for one client. It ends with an error when the namespace's queues have become too long."""
+
+    def __init__(self, limits: ResponseLimits, transaction: str, *, bare: bool = False, last_id: bytes = b"") -> None:
+        self._limits = limits
+        self._tenant = ""
+        self._reserved: Reservation | None = None
         self._transaction = transaction
         self._bare = bare  # send the result alone, not the record
         # The number of the last line that the client has seen.
         self._last_line = int(last_id) if last_id.isdigit() and len(last_id) < 19 else -1  # noqa: PLR2004 - 64 bits
         self._lines = 0
-        self._queue: list[tuple[bytes, Body]] = []
+        self._queue: list[tuple[bytes, Body, Reservation | None]] = []
         self._closed = False
         self._wake = asyncio.Event()
+
+    def open(self, tenant: str) -> None:
+        """Count the stream in the namespace's part. Raises a 429."""
+        try:
+            self._reserved = self._limits.streams.reserve(tenant, 1)
+        except BudgetError as error:
+            raise Refusal(429, str(error)) from error
+        self._tenant = tenant
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
 
     # --- adding events ------------------------------------------------------------------------------------
 
@@ -78,8 +111,19 @@ class EventStream:
     def _add(self, event: bytes, number: bytes, data: Body) -> None:
         if not self._closed:
             head = b"event: %b\nid: %b\ndata: " % (event, number) if number else b"event: %b\ndata: " % event
-            self._queue.append((head, data))
+            try:
+                reserved = self._limits.reserve(self._tenant, data)
+            except BudgetError as error:
+                self._give_up(str(error))
+                return
+            self._queue.append((head, data, reserved))
             self._wake.set()
+
+    def _give_up(self, why: str) -> None:
+        """End the stream with an error, because its client does not read."""
+        text = msgspec.json.encode({"error": NOT_READ.format(why), "code": self._transaction})
+        self._queue = [(b"event: error\ndata: ", text, None)]
+        self._close()
 
     def _close(self) -> None:
         self._closed = True
@@ -104,6 +148,7 @@ class EventStream:
         finally:
             watching.cancel()
             self._closed = True
+            self._reserved = None  # the call may refer to the stream for longer
 
     async def _send_all(self, send: Send) -> None:
         while self._queue or not self._closed:
@@ -117,7 +162,7 @@ class EventStream:
     async def _pause(self, send: Send) -> None:
         self._wake.clear()
         try:
-            await asyncio.wait_for(self._wake.wait(), self._keep_alive_s)
+            await asyncio.wait_for(self._wake.wait(), self._limits.keep_alive_s)
         except TimeoutError:
             await send({"type": "http.response.body", "body": _KEEP_ALIVE, "more_body": True})
 
@@ -128,10 +173,10 @@ class EventStream:
         self._close()
 
 
-def _pieces(events: list[tuple[bytes, Body]]) -> Iterator[bytes]:
+def _pieces(events: list[tuple[bytes, Body, Reservation | None]]) -> Iterator[bytes]:
     """Join small events, and cut large ones into pieces."""
     small: list[bytes] = []
-    for head, data in events:
+    for head, data, _ in events:
         small.append(head)
         if isinstance(data, bytes):
             small += (_in_lines(data), b"\n\n")

@@ -7,12 +7,16 @@ from typing import Any, NamedTuple
 import msgspec
 from starlette.routing import Route, Router
 
+from aliquot.budgets import BudgetError, Reservation
+from aliquot.core.units import KIB
 from aliquot.live.gateway.http.asgi import BodyReader, Disconnected, Receive, Scope, Send, check_headers, send_response
 from aliquot.live.gateway.http.auth import Auth, OperatorAuth, Principal
-from aliquot.live.gateway.http.events import EventStream
+from aliquot.live.gateway.http.connections import OPERATOR, SCOPE_KEY, Connections
+from aliquot.live.gateway.http.events import EventStream, ResponseLimits
 from aliquot.live.gateway.http.names import check_name, check_namespace, decoded
 from aliquot.live.gateway.http.query import fields_of
 from aliquot.live.gateway.http.refusal import (
+    Refusal,
     forbidden,
     malformed,
     not_allowed,
@@ -20,10 +24,10 @@ from aliquot.live.gateway.http.refusal import (
     refusal_for,
     unsupported_media,
 )
-from aliquot.live.gateway.http.responses import JSON, Body, Headers
+from aliquot.live.gateway.http.responses import JSON, Body, Headers, size_of
 
-OPERATOR = "(operator)"  # in budgets; no namespace can have this name
 _JSON_TYPE = b"application/json"
+_SMALL_BYTES = 64 * KIB  # a smaller response is not counted in its caller's memory
 
 
 class Request:
@@ -58,6 +62,7 @@ class Response(NamedTuple):
     body: Body
     headers: Headers = (JSON,)
     events: EventStream | None = None  # sent instead of the body
+    reserved: Reservation | None = None  # the body's part of the namespace's memory
 
 
 def json_response(value: object, status: int = 200) -> Response:
@@ -107,7 +112,14 @@ async def handled_elsewhere(_: Request) -> Response:
     raise not_found()
 
 
-def make_router(endpoints: list[Endpoint], auth: Auth, operator: OperatorAuth, bodies: BodyReader) -> Router:
+def make_router(
+    endpoints: list[Endpoint],
+    auth: Auth,
+    operator: OperatorAuth,
+    bodies: BodyReader,
+    connections: Connections,
+    responses: ResponseLimits,
+) -> Router:
     by_path: dict[str, dict[str, Endpoint]] = {}
     for endpoint in endpoints:
         at = by_path.setdefault(endpoint.path, {})
@@ -119,7 +131,7 @@ def make_router(endpoints: list[Endpoint], auth: Auth, operator: OperatorAuth, b
         if not path.endswith("/"):  # a trailing slash makes no difference, unless the table has that path, too
             by_path.setdefault(f"{path}/", by_path[path])
     for path, methods in by_path.items():
-        routes.append(Route(path, _EndpointRoute(methods, auth, operator, bodies)))
+        routes.append(Route(path, _EndpointRoute(methods, auth, operator, bodies, connections, responses)))
     return Router(routes, redirect_slashes=False, default=_not_found)
 
 
@@ -132,8 +144,18 @@ async def _not_found(scope: Scope, _: Receive, send: Send) -> None:
 class _EndpointRoute:
     """The methods of one path, as an ASGI application."""
 
-    def __init__(self, methods: dict[str, Endpoint], auth: Auth, operator: OperatorAuth, bodies: BodyReader) -> None:
+    def __init__(
+        self,
+        methods: dict[str, Endpoint],
+        auth: Auth,
+        operator: OperatorAuth,
+        bodies: BodyReader,
+        connections: Connections,
+        responses: ResponseLimits,
+    ) -> None:
         self._methods = methods
+        self._responses = responses
+        self._connections = connections
         self._auth = auth
         self._operator = operator
         self._bodies = bodies
@@ -166,12 +188,20 @@ class _EndpointRoute:
             self._authorise(request, foreign=endpoint.access is EndpointAccess.PUBLISHED)
         elif endpoint.access is EndpointAccess.OPERATOR:
             self._operator.check(headers.get(b"authorization"))
+        tenant = OPERATOR if request.principal is None else request.principal.name
+        if endpoint.access is not EndpointAccess.ANYONE:
+            self._connections.assign(scope.get(SCOPE_KEY), tenant)
         if endpoint.body is not None:
-            tenant = OPERATOR if request.principal is None else request.principal.name
             request.body = await self._bodies.read(headers, receive, endpoint.max_bytes, tenant)
             if request.body and headers.get(b"content-type", _JSON_TYPE).split(b";")[0].strip().lower() != _JSON_TYPE:
                 raise unsupported_media()
-        return await endpoint.handler(request)
+        response = await endpoint.handler(request)
+        if size_of(response.body) <= _SMALL_BYTES:
+            return response
+        try:
+            return response._replace(reserved=self._responses.reserve(tenant, response.body))
+        except BudgetError as error:
+            raise Refusal(429, str(error)) from error
 
     def _authorise(self, request: Request, *, foreign: bool) -> None:
         principal = request.principal = self._auth.principal(request.headers.get(b"authorization"))

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from aliquot.live.gateway.http.auth import InvocationTarget
+    from aliquot.live.gateway.http.connections import Connection
     from aliquot.live.gateway.http.deadlines import Deadlines
     from aliquot.live.gateway.http.events import EventStream
     from aliquot.live.gateway.http.query import InvokeOptions
@@ -43,8 +44,8 @@ class Exchange:
     """A request as the transport has read it, and the state that `InvokeHandler` keeps until the response."""
 
     __slots__ = (
-        "answered", "authorization", "body", "call", "content_type", "limiter", "options", "path", "query", "respond",
-        "session", "target", "timer", "transaction", "waiting",
+        "answered", "authorization", "body", "call", "connection", "content_type", "limiter", "options", "path",
+        "query", "respond", "session", "target", "timer", "transaction", "waiting",
     )  # fmt: skip
     followers: ClassVar[tuple[Follower, ...]] = ()  # receive the events of the call
 
@@ -58,8 +59,10 @@ class Exchange:
         body: bytes | memoryview,
         respond: Respond,
         session: bytes | None = None,  # the header; requests on the fast path have none
+        connection: Connection | None = None,
     ) -> None:
         self.path = path
+        self.connection = connection
         self.query = query
         self.authorization = authorization
         self.content_type = content_type
@@ -75,6 +78,9 @@ class Exchange:
         self.target: InvocationTarget
         self.limiter: RateLimiter
         self.options: InvokeOptions
+
+    def open_stream(self, tenant: str) -> None:
+        """Count the stream of events that the client asks for, if it does. Raises a 429."""
 
     def disconnected(self) -> None:
         """Drop the response, because the client has disconnected."""
@@ -179,16 +185,22 @@ class StreamingExchange(Exchange):
         body: bytes | memoryview,
         respond: Respond,
         session: bytes | None,
+        connection: Connection | None,
         stream: Callable[[Headers], None],
         events: EventStream,
     ) -> None:
-        super().__init__(path, query, authorization, content_type, transaction, body, respond, session)
+        super().__init__(path, query, authorization, content_type, transaction, body, respond, session, connection)
         self.stream = stream
         self.events = events
 
     @property
     def followers(self) -> tuple[Follower, ...]:  # type: ignore[override] # a class attribute in `Exchange`
         return (self.events,) if self.options.blocking else ()
+
+    def open_stream(self, tenant: str) -> None:
+        """Count the stream of events. Raises a 429."""
+        if self.options.blocking:
+            self.events.open(tenant)
 
     def acknowledge(self) -> None:
         """Start the stream, or respond with the id if the call is not blocking."""

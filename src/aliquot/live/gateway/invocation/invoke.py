@@ -10,6 +10,7 @@ from collections.abc import Coroutine
 from aliquot.live.bodies.json_checker import JsonChecker
 from aliquot.live.catalogue.catalogue import Catalogue
 from aliquot.live.gateway.http.auth import Auth, InvocationTarget, Principal
+from aliquot.live.gateway.http.connections import Connections
 from aliquot.live.gateway.http.deadlines import Deadlines
 from aliquot.live.gateway.http.names import check_name, check_namespace, decoded
 from aliquot.live.gateway.http.query import InvokeOptions, check_timeout, invoke_options
@@ -58,9 +59,11 @@ class InvokeHandler:
         metrics: Metrics,
         sessions: SessionRegistry,
         json_checker: JsonChecker,
+        connections: Connections,
         buffers: NodeBuffers | None = None,
     ) -> None:
         self._platform = platform
+        self._connections = connections
         self._catalogue = catalogue
         self._settings = settings
         self._auth = auth
@@ -86,6 +89,7 @@ class InvokeHandler:
         """Refuse a request by its credentials or path before its body has arrived. Return the caller's namespace."""
         try:
             principal = self._auth.principal(exchange.authorization)
+            self._connections.assign(exchange.connection, principal.name)
             _ = principal.targets.get(exchange.path) or self._resolve(principal, exchange.path)
         except Refusal as refusal:
             exchange.refuse(refusal)
@@ -97,6 +101,9 @@ class InvokeHandler:
         try:
             principal = self._auth.principal(exchange.authorization)
             limiter = principal.limiter
+            connection = exchange.connection
+            if connection is not None and connection.payer != limiter.tenant:
+                self._connections.assign(connection, limiter.tenant)
             limiter.check()
             target = principal.targets.get(exchange.path) or self._resolve(principal, exchange.path)
             options = self._options.get(exchange.query) or self._read_options(exchange.query)
@@ -112,6 +119,7 @@ class InvokeHandler:
             exchange.target = target
             exchange.limiter = limiter
             exchange.options = options
+            exchange.open_stream(limiter.tenant)
             if isinstance(body, memoryview):
                 self._spawn(self._handle_large(exchange, principal, body, session, pickled=pickled))
                 return

@@ -14,6 +14,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 from aliquot.budgets import BudgetError, MappingBudget
 from aliquot.live.bodies.large import IncomingBody
 from aliquot.live.gateway.http.asgi import SESSION_HEADER, RequestIds
+from aliquot.live.gateway.http.connections import SCOPE_KEY, Connections
 from aliquot.live.gateway.http.deadlines import Deadlines
 from aliquot.live.gateway.http.events import wants_events
 from aliquot.live.gateway.http.guard import DiscardedTrailers, GuardedProtocol
@@ -78,6 +79,7 @@ class GatewayProtocol(GuardedProtocol):
     """The HTTP protocol of one connection."""
 
     invoke: ClassVar[InvokeHandler]
+    open_connections: ClassVar[Connections]
     payloads: ClassVar[MappingBudget]
     request_ids: ClassVar[RequestIds]
     slow: ClassVar[Deadlines["GatewayProtocol"]]
@@ -91,11 +93,16 @@ class GatewayProtocol(GuardedProtocol):
         self._idle_since = 0.0
         self._sending: FastCycle | None = None  # the request whose response goes out in pieces
         self._outgoing: Iterator[bytes | memoryview] = iter(())
+        self.payer = ""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._idle_since = self.loop.time()  # a connection without any request is idle, too
         self._check_idle_in(self.timeout_keep_alive)
+        self.open_connections.opened(self)
+
+    def evict(self) -> None:
+        self.transport.abort()
 
     # --- receiving --------------------------------------------------------------------------------------
 
@@ -127,6 +134,7 @@ class GatewayProtocol(GuardedProtocol):
         self.check_unusual()
         url, headers, expect = self.url, self.headers, self.expect_100_continue
         super().on_message_begin()
+        self.scope[SCOPE_KEY] = self  # type: ignore[literal-required] # a key of our own
         self.url, self.expect_100_continue = url, expect
         self.headers.extend(headers)
         super().on_headers_complete()
@@ -158,6 +166,8 @@ class GatewayProtocol(GuardedProtocol):
             self.request_ids.of(values.get(b"x-request-id")),
             b"",
             self._respond,
+            None,
+            self,
         )
         self._fast_cycle = FastCycle(exchange, int(length), self.payloads, keep_alive=self.parser.should_keep_alive())
         self._unanswered = self._fast_cycle
@@ -282,6 +292,7 @@ class GatewayProtocol(GuardedProtocol):
             self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self.open_connections.closed(self)
         self.slow.discard(self)
         self._sending, self._outgoing = None, iter(())
         if self.timeout_keep_alive_task is not None:
@@ -291,12 +302,17 @@ class GatewayProtocol(GuardedProtocol):
 
 
 def make_protocol(
-    invoke: InvokeHandler, request_ids: RequestIds, settings: GatewaySettings, payloads: MappingBudget
+    invoke: InvokeHandler,
+    request_ids: RequestIds,
+    settings: GatewaySettings,
+    payloads: MappingBudget,
+    connections: Connections,
 ) -> type[asyncio.Protocol]:
     """Return the protocol class for one gateway. uvicorn makes an instance for every connection."""
     bound = {
         "invoke": invoke,
         "payloads": payloads,
+        "open_connections": connections,
         "request_ids": request_ids,
         "limits": settings,
         "ids": Ids(),

@@ -13,7 +13,8 @@ from aliquot.live.gateway.http.asgi import (
     check_headers,
     send_response,
 )
-from aliquot.live.gateway.http.events import EventStream, wants_events
+from aliquot.live.gateway.http.connections import SCOPE_KEY
+from aliquot.live.gateway.http.events import EventStream, ResponseLimits, wants_events
 from aliquot.live.gateway.http.refusal import Refusal
 from aliquot.live.gateway.http.responses import Body, Headers
 from aliquot.live.gateway.invocation.exchange import Exchange, Respond, StreamingExchange
@@ -27,13 +28,18 @@ class InvokeRoute:
     """Adapts ASGI to `InvokeHandler.handle`. A response whose client has disconnected is dropped."""
 
     def __init__(
-        self, invoke: InvokeHandler, bodies: BodyReader, request_ids: RequestIds, settings: GatewaySettings
+        self,
+        invoke: InvokeHandler,
+        bodies: BodyReader,
+        request_ids: RequestIds,
+        settings: GatewaySettings,
+        responses: ResponseLimits,
     ) -> None:
         self._invoke = invoke
         self._bodies = bodies
         self._request_ids = request_ids
         self._max_bytes = settings.payload_bytes
-        self._keep_alive_s = settings.stream_keep_alive_s
+        self._responses = responses
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         pairs = scope["headers"]
@@ -80,10 +86,11 @@ class InvokeRoute:
             b"",
             respond,
             headers.get(SESSION_HEADER),
+            scope.get(SCOPE_KEY),
         )
         events = None
         if wants_events(headers.get(b"accept")) and scope.get("http_version") != "1.0":
-            events = EventStream(self._keep_alive_s, request_id)
+            events = EventStream(self._responses, request_id)
             exchange: Exchange = StreamingExchange(*request, lambda headers: respond(STREAMED, headers, b""), events)
         else:
             exchange = Exchange(*request)

@@ -3,13 +3,12 @@
 from aliquot.live.catalogue.names import is_name
 from aliquot.live.gateway.entities import wire
 from aliquot.live.gateway.entities.common import PAGE
-from aliquot.live.gateway.http.events import END, EventStream, wants_events
+from aliquot.live.gateway.http.events import END, EventStream, ResponseLimits, wants_events
 from aliquot.live.gateway.http.names import check_activation_id
 from aliquot.live.gateway.http.query import epoch, flag, page_of
 from aliquot.live.gateway.http.refusal import Refusal, malformed_query, not_found
 from aliquot.live.gateway.http.responses import JSON, PICKLE, parts_of, record_body, response_body, status_of
 from aliquot.live.gateway.http.routing import Endpoint, Query, Request, Response, json_response
-from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.invocations.platform import Platform
 from aliquot.live.store.base import ActivationQuery, Store
 from aliquot.live.store.records import Activation
@@ -29,10 +28,10 @@ _FILTERS = (
 class ActivationEndpoints:
     """Handles requests for activations."""
 
-    def __init__(self, platform: Platform, store: Store, settings: GatewaySettings) -> None:
+    def __init__(self, platform: Platform, store: Store, responses: ResponseLimits) -> None:
         self._platform = platform
         self._store = store
-        self._settings = settings
+        self._responses = responses
 
     def endpoints(self) -> list[Endpoint]:
         listed = list[wire.ActivationItem] | wire.ActivationCount
@@ -74,7 +73,8 @@ class ActivationEndpoints:
     async def _follow(self, request: Request, *, bare: bool) -> Response:
         activation_id = check_activation_id(request.names["id"])
         last_id = request.headers.get(b"last-event-id", b"")
-        events = EventStream(self._settings.stream_keep_alive_s, request.transaction, bare=bare, last_id=last_id)
+        events = EventStream(self._responses, request.transaction, bare=bare, last_id=last_id)
+        events.open(request.namespace)
         if not self._platform.follow(request.namespace, activation_id, events):
             activation = await self._find(request)
             if last_id == END:  # a 204 keeps browsers from reconnecting

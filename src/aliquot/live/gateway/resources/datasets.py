@@ -14,7 +14,7 @@ from aliquot.live.catalogue.needs import parse_needs
 from aliquot.live.datasets.agent_requests import AgentError, AgentLostError
 from aliquot.live.datasets.fabric import Fabric
 from aliquot.live.datasets.registry import check_dataset
-from aliquot.live.gateway.http.events import wants_events
+from aliquot.live.gateway.http.events import ResponseLimits, wants_events
 from aliquot.live.gateway.http.query import flag
 from aliquot.live.gateway.http.routing import (
     Endpoint,
@@ -26,7 +26,6 @@ from aliquot.live.gateway.http.routing import (
     read_json,
 )
 from aliquot.live.gateway.resources.warming import OPERATOR, DatasetWarming, WarmingLimiter, WarmPost, WarmResult
-from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.store.records import Action
 from aliquot.storage.addresses import redact_for_tenants, without_secrets
 from aliquot.storage.records import Dataset
@@ -88,11 +87,11 @@ class EvictResult(Struct):
 class DatasetEndpoints:
     """Handles requests for datasets."""
 
-    def __init__(self, fabric: Fabric, catalogue: Catalogue, settings: GatewaySettings) -> None:
+    def __init__(self, fabric: Fabric, catalogue: Catalogue, responses: ResponseLimits) -> None:
         self._fabric = fabric
         self._datasets = fabric.datasets
         self._catalogue = catalogue
-        self._settings = settings
+        self._responses = responses
         self._warming_limiter = WarmingLimiter()
 
     def endpoints(self) -> list[Endpoint]:
@@ -211,7 +210,7 @@ class DatasetEndpoints:
         post: WarmPost = read_json(request.body or b"{}", WarmPost)
         warming = DatasetWarming(self._fabric, dataset, post, self._warming_limiter.begin(owner))
         if wants_events(request.headers.get(b"accept")):
-            return Response(200, b"", events=warming.events(self._settings.stream_keep_alive_s, request.transaction))
+            return Response(200, b"", events=warming.events(self._responses, owner, request.transaction))
         return json_response(await warming.done())
 
     async def _sizes(self, dataset: Dataset) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from msgspec import Struct
 from aliquot.core.errors import InputError
 from aliquot.live.datasets.agent_requests import AgentError
 from aliquot.live.datasets.fabric import Fabric
-from aliquot.live.gateway.http.events import EventStream
+from aliquot.live.gateway.http.events import EventStream, ResponseLimits
 from aliquot.live.gateway.http.refusal import Refusal
 from aliquot.storage.addresses import redact_for_tenants
 from aliquot.storage.messages import WarmProgress
@@ -76,9 +76,13 @@ class DatasetWarming:
         finally:
             self._ended()
 
-    def events(self, keep_alive_s: float, transaction: str) -> EventStream:
-        """Warm the dataset in a task that sends events. It stops when the client disconnects."""
-        events = WarmEventStream(keep_alive_s, transaction, self._run)
+    def events(self, limits: ResponseLimits, owner: str, transaction: str) -> EventStream:
+        """Warm the dataset in a task that sends events. It stops when the client disconnects. Raises a 429."""
+        try:
+            events = WarmEventStream(limits, owner, transaction, self._run)
+        except Refusal:
+            self._ended()
+            raise
         events.task.add_done_callback(lambda _: self._ended())
         return events
 
@@ -102,9 +106,14 @@ class WarmEventStream(EventStream):
     """A stream with the progress of a warming. Its task is cancelled when the stream closes early."""
 
     def __init__(
-        self, keep_alive_s: float, transaction: str, run: Callable[["WarmEventStream"], Coroutine[None, None, None]]
+        self,
+        limits: ResponseLimits,
+        owner: str,
+        transaction: str,
+        run: Callable[["WarmEventStream"], Coroutine[None, None, None]],
     ) -> None:
-        super().__init__(keep_alive_s, transaction)
+        super().__init__(limits, transaction)
+        self.open(owner)
         self.task = asyncio.get_running_loop().create_task(run(self))
 
     def progress(self, progress: WarmProgress) -> None:

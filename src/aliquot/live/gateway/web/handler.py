@@ -18,6 +18,7 @@ from aliquot.live.gateway.http.asgi import (
     check_headers,
 )
 from aliquot.live.gateway.http.auth import Auth
+from aliquot.live.gateway.http.connections import ANONYMOUS, SCOPE_KEY, Connection, Connections
 from aliquot.live.gateway.http.refusal import (
     Refusal,
     error_body,
@@ -40,7 +41,6 @@ _ALLOW_METHODS = (b"access-control-allow-methods", b"OPTIONS, GET, DELETE, POST,
 _ALLOW_ORIGIN = (b"access-control-allow-origin", b"*")
 _DEFAULT_ALLOW_HEADERS = b"Authorization, Origin, X-Requested-With, Content-Type, Accept, User-Agent"
 _NO_LENGTH = frozenset([204, 304])
-ANONYMOUS = "(callers of {})"  # in budgets: a namespace's callers without a key do not use up what it has itself
 
 
 class IncomingRequest(Struct):
@@ -54,6 +54,7 @@ class IncomingRequest(Struct):
     scheme: str
     transaction: str
     receive: Receive
+    connection: Connection | None
     cors: Headers  # added to the response, unless the action sets them; a route may change them
 
     @staticmethod
@@ -62,8 +63,10 @@ class IncomingRequest(Struct):
         allow_headers = headers.get(b"access-control-request-headers", _DEFAULT_ALLOW_HEADERS)
         cors = (_ALLOW_ORIGIN, _ALLOW_METHODS, (b"access-control-allow-headers", allow_headers))
         path, query, pairs = scope["raw_path"], scope["query_string"], scope["headers"]
-        scheme = scope.get("scheme", "http")
-        return IncomingRequest(scope["method"], path, query, pairs, headers, scheme, transaction, receive, cors)
+        scheme, connection = scope.get("scheme", "http"), scope.get(SCOPE_KEY)
+        return IncomingRequest(
+            scope["method"], path, query, pairs, headers, scheme, transaction, receive, connection, cors
+        )
 
 
 BuiltinHandler = Callable[[IncomingRequest, str, WebRequest], Awaitable[WebResponse]]  # with the caller's namespace
@@ -88,6 +91,7 @@ class WebActions:
         json_checker: JsonChecker,
         settings: GatewaySettings,
         builtins: Mapping[str, BuiltinAction],
+        connections: Connections,
     ) -> None:
         """`builtins` are named by namespace, package and action."""
         self._targets = targets
@@ -97,6 +101,7 @@ class WebActions:
         self._json_checker = json_checker
         self._settings = settings
         self._builtins = builtins
+        self._connections = connections
         self._anonymous_bytes = min(settings.web_payload_bytes, settings.payload_bytes)
         self._anonymous_limit = AnonymousBodyLimit(self._anonymous_bytes)
 
@@ -124,6 +129,7 @@ class WebActions:
             raise unauthenticated()
         if request.method != builtin.method:
             raise not_allowed((builtin.method,))
+        self._connections.assign(request.connection, user)
         web_request = self._web_request(request, path.rest, user, {})
         body = await self._bodies.read(request.headers, request.receive, self._settings.pairs_bytes, user)
         if body and not media.is_json(web_request.content_type):
@@ -147,6 +153,7 @@ class WebActions:
             raise unauthenticated()
         max_bytes = self._anonymous_bytes if user is None else self._settings.payload_bytes
         payer = user or ANONYMOUS.format(target.owner.name)
+        self._connections.assign(request.connection, payer)
         with self._anonymous_limit.reserve(payer, request.headers) if user is None else nullcontext():
             web_request = self._web_request(request, rest, user, named or {})
             body = await self._bodies.read_large(request.headers, request.receive, max_bytes, payer)

@@ -46,6 +46,7 @@ class CompositionRun:
     """A running composition: its call, the state machine that decides what runs next, and the current component."""
 
     __slots__ = ("begun", "call", "component", "machine")
+    closed = False
 
     def __init__(self, call: Call, machine: CompositionMachine) -> None:
         self.call = call
