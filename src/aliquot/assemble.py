@@ -40,6 +40,7 @@ def assemble(settings: PolicySettings, queueing: Mapping[str, type[Queueing]] = 
         _make_prefetching(settings),
         companions.pool_slots if settings.pool_slots is None else settings.pool_slots or None,
         (settings.queueing, keepalive_name, eviction_name, *chosen),
+        settings.node_wait_s,
     )
 
 

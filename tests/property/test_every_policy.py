@@ -90,6 +90,35 @@ def test_random_failures_lose_no_call(policy, seed, keepalive, host_memory_bytes
 
 
 @pytest.mark.parametrize("policy", sorted(QUEUEING))
+@settings(max_examples=25)
+@given(seed=st.integers(0, 2**32), host_memory_bytes=st.sampled_from([None, 4 * GIB]))
+def test_nodes_that_are_lost_suspected_and_drained_lose_no_call(policy, seed, host_memory_bytes):
+    nodes = [
+        replace(device(f"{node}/{kind}-{number}", kind=kind, concurrency=2, memory_bytes=memory), node=node)
+        for node in ("n1", "n2", "n3")
+        for kind, number, memory in (("gpu", 1, 4 * GIB), ("gpu", 2, 3 * GIB), ("cpu", 1, None))
+        if node != "n3" or kind == "gpu"
+    ]
+    chaos = ChaosShell(
+        policy,
+        devices=nodes,
+        functions=[
+            function("small", datasets=("images", "texts")),
+            function("large", memory_bytes=4 * GIB, share=0.7, run_s=5),
+            replace(function("host", share=0), host_bytes=GIB),
+            replace(function("few", datasets=("images",)), instances=1),
+            function("both", share=2, memory_bytes=2 * GIB),
+        ],
+        seed=seed,
+        keepalive="fixed_ttl",
+        params={"fixed_ttl": {"ttl_s": "5"}},
+        host_memory_bytes=host_memory_bytes,
+    )
+    chaos.run_steps(120)
+    assert chaos.ended
+
+
+@pytest.mark.parametrize("policy", sorted(QUEUEING))
 @settings(max_examples=5)
 @given(seed=st.integers(0, 2**32), count=st.integers(62, 70))
 def test_random_failures_lose_no_call_among_many_devices(policy, seed, count):

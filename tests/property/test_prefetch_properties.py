@@ -107,11 +107,12 @@ def test_every_fetch_ends_once_and_nothing_is_left_over(moments):
     assert set(under_way) <= cancelled
     while under_way:
         send([("end", 0, "")], now)
-    prefetcher = harness.scheduler.prefetcher
-    assert not prefetcher.audiences
-    assert not prefetcher.files
-    assert not prefetcher.queue.tenants
-    assert not prefetcher.queue.bytes
+    assert not harness.scheduler.prefetcher.node_of
+    for prefetcher in harness.scheduler.prefetcher.by_node.values():
+        assert not prefetcher.audiences
+        assert not prefetcher.files
+        assert not prefetcher.queue.tenants
+        assert not prefetcher.queue.bytes
 
 
 SIZES = {("d", "1"): MIB, ("d", "2"): 30 * MIB, ("d", "3"): 0, ("e", "1"): 8 * MIB, ("e", "2"): 100 * MIB}

@@ -21,6 +21,14 @@ class Start(StrEnum):
     WARM = "warm"  # a sandbox was ready to run at once
 
 
+class Purpose(StrEnum):
+    """The reason for which a sandbox is started."""
+
+    CALL = "call"  # a call was dispatched to it
+    PLAN = "plan"  # calls are planned to run in it
+    HOLD = "hold"  # an operator or a forecast wants it ready
+
+
 class Dispatch(Struct, frozen=True, tag=True, gc=False):
     """Assign the invocation to a sandbox. `Run` follows as soon as the sandbox is ready."""
 
@@ -39,23 +47,29 @@ class StartSandbox(Struct, frozen=True, tag=True, gc=False):
     function: str
     place: Place
     invocation: str  # the call that it starts for; the sandbox may serve another if this one is cancelled
+    purpose: Purpose = Purpose.CALL
+    reason: str = ""
 
 
 class LoadMemory(Struct, frozen=True, tag=True, gc=False):
     """Load a swapped-out sandbox's bytes to its devices. Answered by `MemoryLoaded`."""
 
     sandbox: int
+    reason: str = ""
 
 
 class UnloadMemory(Struct, frozen=True, tag=True, gc=False):
     """Move the sandbox's bytes from its devices to the host."""
 
     sandbox: int
+    reason: str = ""
+    room_for: str | None = None  # the invocation that needs the memory
 
 
 class StopSandbox(Struct, frozen=True, tag=True, gc=False):
     sandbox: int
     reason: str
+    room_for: str | None = None  # the invocation that needs its slot or memory
 
 
 class SetSlice(Struct, frozen=True, tag=True, gc=False):
@@ -64,6 +78,7 @@ class SetSlice(Struct, frozen=True, tag=True, gc=False):
     sandbox: int
     share: float
     ceiling: float
+    reason: str = ""
 
 
 class Run(Struct, frozen=True, tag=True, gc=False):
@@ -100,6 +115,7 @@ class Predict(Struct, frozen=True, tag=True, gc=False):
     session: str
     function: str  # called last; empty when none has been called
     reason: str
+    node: str = ""  # where the files will be read
 
 
 class Fetch(Struct, frozen=True, tag=True, gc=False):
@@ -111,6 +127,7 @@ class Fetch(Struct, frozen=True, tag=True, gc=False):
     dataset: str
     path: str
     reason: str
+    node: str = ""
 
 
 class CancelFetch(Struct, frozen=True, tag=True, gc=False):
@@ -118,6 +135,7 @@ class CancelFetch(Struct, frozen=True, tag=True, gc=False):
 
     fetch: int
     reason: str
+    node: str = ""
 
 
 class WakeAt(Struct, frozen=True, tag=True, gc=False):

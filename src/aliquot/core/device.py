@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from aliquot.core.device_index import DeviceClass, DeviceGroup, DeviceIndex
 from aliquot.core.interfaces import Eviction
 from aliquot.core.model import DeviceSpec
+from aliquot.core.nodes import Node
 from aliquot.core.records import Sandbox, Slice, StopCandidate
 from aliquot.core.tenant_slots import TenantSlots
 
@@ -17,15 +18,17 @@ class Device:
     """One device: its slots, the memory in use, and the sandboxes on it."""
 
     __slots__ = (
-        "active_slices", "device_class", "evictable_bytes", "flows", "freed", "group", "index", "kept", "kept_bytes",
-        "last_dispatch", "level", "listed", "measured_utilisation", "memory_order", "pool_order", "pool_slots",
-        "resident_bytes", "running", "sandboxes", "shares_used", "slots", "spec", "taken", "tenant_slots",
+        "active_slices", "device_class", "evictable_bytes", "flows", "freed", "group", "host", "index", "kept",
+        "kept_bytes", "last_dispatch", "level", "listed", "max_slots", "measured_utilisation", "memory_order", "node",
+        "pool_order", "pool_slots", "resident_bytes", "running", "sandboxes", "shares_used", "slots", "spec", "taken",
+        "tenant_slots",
     )  # fmt: skip
 
     def __init__(
         self,
         index: int,
         spec: DeviceSpec,
+        node: Node,
         pool_slots: int | None,
         memory: Eviction[Sandbox],
         pool: Eviction[StopCandidate],
@@ -33,9 +36,12 @@ class Device:
     ) -> None:
         self.index = index
         self.spec = spec
+        self.node = node
+        self.host = node.host
         self.pool_slots = None if spec.memory_bytes is None else pool_slots  # maximum number of sandboxes
         # Maximum number of invocations in flight, without extra slots. Each of them needs a pool slot, too.
-        self.slots = spec.concurrency if self.pool_slots is None else min(spec.concurrency, self.pool_slots)
+        self.max_slots = spec.concurrency if self.pool_slots is None else min(spec.concurrency, self.pool_slots)
+        self.slots = self.max_slots if node.open else 0  # 0 while it gets no work
         self.tenant_slots = tenant_slots  # counts slots by tenant if the device has extra ones
         self.memory_order = memory  # idle, resident sandboxes that may be swapped out
         self.pool_order = pool  # idle sandboxes that may be stopped; used only when the pool is bounded

@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from aliquot.core.model import DeviceSpec
+from aliquot.core.datasets import Datasets
+from aliquot.core.fit import misfit_on
+from aliquot.core.model import DeviceSpec, FunctionSpec
 
 if TYPE_CHECKING:
     from aliquot.core.device import Device
@@ -30,10 +32,12 @@ def level_for(share: float) -> int:
 class DeviceClass:
     """Devices that differ only in their names and nodes, by free compute while they are listed."""
 
-    __slots__ = ("devices", "filled", "free", "levels", "slots", "spec", "taken")
+    __slots__ = ("devices", "filled", "free", "host_limit", "key", "levels", "slots", "spec", "taken")
 
-    def __init__(self, spec: DeviceSpec) -> None:
-        self.spec = spec  # without a name and a node
+    def __init__(self, key: tuple[DeviceSpec, int]) -> None:
+        self.key = key
+        self.spec = key[0]  # without a name and a node
+        self.host_limit: int | None = 0  # the most memory that a host of them has had
         self.devices: dict[int, Device] = {}
         self.free = 0  # listed devices with a free slot
         self.slots = 0  # of the listed devices
@@ -42,6 +46,12 @@ class DeviceClass:
         # any number of removals, which a dict does not.
         self.levels: dict[int, OrderedDict[int, Device]] = {}
         self.filled = 0  # bit n is set if level n has devices
+
+    def could_run(self, function: FunctionSpec) -> bool:
+        """Return whether its devices could ever run the function."""
+        return misfit_on(function, self.spec) is None and (
+            self.host_limit is None or function.host_bytes <= self.host_limit
+        )
 
     def list(self, device: "Device") -> None:
         """Begin to keep the device's free compute up to date."""
@@ -117,28 +127,30 @@ class DeviceIndex:
     """The devices that may get work, by class, and by node and kind."""
 
     def __init__(self) -> None:
-        self.classes: dict[DeviceSpec, DeviceClass] = {}
+        self.datasets = Datasets()
+        self.classes: dict[tuple[DeviceSpec, int], DeviceClass] = {}
         self.groups: dict[tuple[str, str], DeviceGroup] = {}
         self.listed = False  # whether there are so many that free compute is kept up to date
         self._count = 0
         self._by_idle: dict[tuple[str, int], OrderedDict[str, DeviceGroup]] = {}  # by kind and number of idle devices
 
     def add(self, device: "Device") -> bool:
-        """Add a device that may get work, and return whether its class is new."""
-        spec = device.spec.class_spec
-        found = self.classes.get(spec)
-        if found is None:
-            device.device_class = self.classes[spec] = DeviceClass(spec)
-        else:
-            device.device_class = found
-        device.device_class.devices[device.index] = device
-        key = (device.spec.node, device.spec.kind)
-        device.group = self.groups.setdefault(key, DeviceGroup(*key))
+        """Add a device that may get work, and return whether more functions may fit on its class than before."""
+        limit = device.host.limit
+        # Hosts with about as much memory are alike. Otherwise each node would have classes of its own.
+        key = (device.spec.class_spec, 0 if limit is None else limit.bit_length())
+        found = self.classes.get(key)
+        own = device.device_class = self.classes[key] = DeviceClass(key) if found is None else found
+        grown = limit is not None and own.host_limit is not None and limit > own.host_limit
+        own.host_limit = None if limit is None else max(limit, own.host_limit or 0)
+        own.devices[device.index] = device
+        place = (device.spec.node, device.spec.kind)
+        device.group = self.groups.setdefault(place, DeviceGroup(*place))
         device.group.devices[device.index] = device
         self._count += 1
         if self.listed:
             self._list(device)
-        return found is None
+        return found is None or grown
 
     def remove(self, device: "Device") -> bool:
         """Remove a device that may get no more work, and return whether it was the last of its class."""
@@ -150,8 +162,13 @@ class DeviceIndex:
         if not group.devices:
             del self.groups[group.node, group.kind]
         if not own.devices:
-            del self.classes[own.spec]
+            del self.classes[own.key]
         return not own.devices
+
+    def host_limit(self) -> int | None:
+        """Return the most memory that a host of the devices has, or None if one has no limit."""
+        limits = [own.host_limit for own in self.classes.values()]
+        return None if None in limits else max((limit for limit in limits if limit is not None), default=None)
 
     def relist(self) -> None:
         """Begin or stop to list the devices, after some were added or removed."""

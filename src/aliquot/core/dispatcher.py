@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from aliquot.core.commands import Command, Dispatch, Run, Start
 from aliquot.core.device import Device
+from aliquot.core.device_index import MAX_CANDIDATES
 from aliquot.core.domain import Domain
 from aliquot.core.errors import PolicyError
 from aliquot.core.flow import Flow
@@ -14,7 +15,7 @@ from aliquot.core.records import Invocation, Sandbox
 from aliquot.core.registry import Registry
 from aliquot.core.slices import SliceAllocator
 from aliquot.core.tenant_slots import TenantSlots
-from aliquot.core.waiting import unqueue
+from aliquot.core.waiting import append, unqueue
 
 # The kind of start in an idle sandbox. One that is still starting or loading counts as the start it is in.
 _START = {
@@ -37,6 +38,7 @@ class Dispatcher:
         self._slices = slices
         self._outbox = outbox
         self._dispatches = self._turn = 0
+        self.with_data: list[Invocation] = []  # dispatched ones of functions that read datasets
 
     def decide(self, domains: Sequence[Domain], *, now: float) -> None:
         """Ask the domains in turn for one dispatch each, until all wait, so they alternate on devices they share.
@@ -106,21 +108,43 @@ class Dispatcher:
         flow.in_flight += 1
         if sandbox is None:
             start = Start.COLD
-            sandbox = self._pool.start(invocation, devices, now=now)
+            sandbox = self._pool.start(invocation, devices, choice.reason, now=now)
         else:
             start = _START[sandbox.state]
         self._pool.assign(sandbox, invocation)
         if sandbox.state is HOST_WARM:
-            self._pool.load(sandbox, now=now)
+            self._pool.load(sandbox, "a call was dispatched to it", invocation.id, now=now)
+        self._occupy(invocation, sandbox, now=now)
+        self._outbox.append(Dispatch(invocation.id, sandbox.id, sandbox.place, start, choice.reason))
+        domain.policy.dispatched(flow, invocation, sandbox.device, domain.view)
+        if flow.spec.datasets:
+            self.with_data.append(invocation)
+        if sandbox.state is WARM:
+            self.run(sandbox, invocation, now=now)
+
+    def adopt(self, invocation: Invocation, sandbox: Sandbox, *, now: float) -> None:
+        """Take over an invocation that runs in a sandbox which another scheduler has started.
+
+        Its policy sees an arrival and a dispatch, so that it counts the invocation like any other.
+        """
+        flow = invocation.flow
+        append(flow, invocation)
+        unqueue(flow, invocation)
+        flow.in_flight += 1
+        self._pool.assign(sandbox, invocation)
+        self._occupy(invocation, sandbox, now=now)
+        flow.domain.policy.dispatched(flow, invocation, sandbox.device, flow.domain.view)
+        sandbox.change(SandboxChange.RUN)
+        invocation.change(InvocationChange.RUN, now)
+        self._slices.begin_run(sandbox)
+
+    def _occupy(self, invocation: Invocation, sandbox: Sandbox, *, now: float) -> None:
+        """Dispatch the invocation to the sandbox, and take its slots."""
         invocation.sandbox = sandbox
         invocation.dispatched = now
         invocation.change(InvocationChange.DISPATCH, now)
         invocation.take_slots(self._dispatches)
         self._dispatches += 1
-        self._outbox.append(Dispatch(invocation.id, sandbox.id, sandbox.place, start, choice.reason))
-        domain.policy.dispatched(flow, invocation, sandbox.device, domain.view)
-        if sandbox.state is WARM:
-            self.run(sandbox, invocation, now=now)
 
     def run(self, sandbox: Sandbox, invocation: Invocation, *, now: float) -> None:
         """Run the invocation in its sandbox, which is ready."""
@@ -135,12 +159,17 @@ def _place_beyond_limit(flow: Flow) -> tuple[Device, Sandbox | None] | None:
     for device, sandbox in flow.idle_places():
         if _extra_room(device) > 0:
             return device, sandbox
-    best = max(flow.domain.devices, key=_extra_room)
-    return (best, None) if _extra_room(best) > 0 and flow.domain.view.host.allows(flow) else None
+    devices = flow.domain.devices
+    if len(devices) > MAX_CANDIDATES:  # look at others for each call
+        first = flow.head.number % len(devices)
+        devices = [*devices[first : first + MAX_CANDIDATES], *devices[: max(0, first + MAX_CANDIDATES - len(devices))]]
+    best = max(devices, key=_extra_room, default=None)
+    return (best, None) if best is not None and _extra_room(best) > 0 and best.host.allows(flow) else None
 
 
 def _extra_room(device: Device) -> int:
-    return device.slots + device.spec.extra_slots - device.running if device.spec.extra_slots else 0
+    extra = device.spec.extra_slots
+    return device.slots + extra - device.running if extra and device.slots else 0
 
 
 def _resolve(

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 
 from aliquot.core.device import Device
 from aliquot.core.device_index import DeviceIndex
-from aliquot.core.host_memory import HostMemory
 from aliquot.core.interfaces import Packing, Queueing
 from aliquot.core.model import CPU, FunctionSpec
 from aliquot.core.tenant_slots import TenantSlots
@@ -35,14 +34,13 @@ class Domain:
         policy: Queueing,
         packing: Packing,
         index: DeviceIndex,
-        host: HostMemory,
         tenant_slots: TenantSlots,
     ) -> None:
         self.name = name
         self.policy = policy
         self.devices: list[Device] = []  # those that may get work
         # A domain of both CPUs and accelerators does not pool: they do not stand in for each other.
-        self.view = View(packing, host, index, self.devices, pools_slots=policy.pools_slots and name != ANY)
+        self.view = View(packing, index, self.devices, pools_slots=policy.pools_slots and name != ANY)
         self.tenant_slots = tenant_slots if name == CPU else None  # lists its queued calls by tenant
         self.queued = 0  # invocations in the queues of its flows
 

@@ -8,7 +8,8 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from aliquot.core.model import DeviceSpec, FunctionSpec
+from aliquot.core.model import DeviceSpec, FunctionSpec, NodeSpec
+from aliquot.core.places import Place
 
 
 class DeviceAdded(Struct, frozen=True, tag=True):
@@ -21,6 +22,58 @@ class DeviceLost(Struct, frozen=True, tag=True):
     device: str
 
 
+class NodeJoined(Struct, frozen=True, tag=True):
+    """A node is there, with its devices."""
+
+    spec: NodeSpec
+    devices: tuple[DeviceSpec, ...]
+
+
+class NodeSuspected(Struct, frozen=True, tag=True):
+    """Nothing was heard from the node for a while. It gets no new work, and what runs there may still end."""
+
+    node: str
+
+
+class NodeBack(Struct, frozen=True, tag=True):
+    """The node was suspected or drained, and may get work again."""
+
+    node: str
+
+
+class NodeDraining(Struct, frozen=True, tag=True):
+    """The operator takes the node out of service. It gets no new work, and idle sandboxes there are stopped."""
+
+    node: str
+    until: float | None = None  # the time at which calls that still run there end
+
+
+class NodeLost(Struct, frozen=True, tag=True):
+    """A node was lost with everything on it. Calls that did not run there yet are dispatched elsewhere."""
+
+    node: str
+    reason: str = ""
+
+
+class DatasetHeld(Struct, frozen=True, tag=True, gc=False):
+    """The bytes of a dataset that are on the node."""
+
+    node: str
+    dataset: str
+    bytes: int
+
+
+class SandboxAdopted(Struct, frozen=True, tag=True, gc=False):
+    """A sandbox that another scheduler has started is on this one's devices, idle and warm, or with a running call."""
+
+    sandbox: int
+    tenant: str
+    function: str
+    place: Place
+    invocation: str | None = None  # the call that runs in it
+    session: str | None = None  # of that call, or the session that it served last
+
+
 class UtilisationMeasured(Struct, frozen=True, tag=True):
     """The utilisation of a device's compute, 0 to 1, as its driver measured it."""
 
@@ -29,12 +82,13 @@ class UtilisationMeasured(Struct, frozen=True, tag=True):
 
 
 class HostMemorySet(Struct, frozen=True, tag=True):
-    """The host memory that all sandboxes together may claim. Idle ones are stopped to stay within it.
+    """The host memory that all sandboxes of a node together may claim. Idle ones are stopped to stay within it.
 
-    Running sandboxes are limited by the devices' slots, not by this. It must be sent before the first sandbox starts.
+    It must be sent before the first sandbox starts there.
     """
 
     memory_bytes: int
+    node: str = ""
 
 
 class TenantWeightSet(Struct, frozen=True, tag=True):
@@ -153,6 +207,13 @@ class Woke(Struct, frozen=True, tag=True, gc=False):
 Event: TypeAlias = (
     DeviceAdded
     | DeviceLost
+    | NodeJoined
+    | NodeSuspected
+    | NodeBack
+    | NodeDraining
+    | NodeLost
+    | DatasetHeld
+    | SandboxAdopted
     | UtilisationMeasured
     | HostMemorySet
     | TenantWeightSet

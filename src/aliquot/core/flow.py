@@ -11,6 +11,7 @@ from aliquot.core.idle_places import IdlePlaces, IdleSandboxes
 from aliquot.core.interfaces import Expiry
 from aliquot.core.lifecycle import HOST_WARM
 from aliquot.core.model import FlowKey, FunctionSpec
+from aliquot.core.nodes import NodeWait
 from aliquot.core.records import Invocation, Sandbox
 from aliquot.core.view import DeviceView, SandboxView
 
@@ -27,8 +28,8 @@ class Flow:
     __slots__ = (
         "arrivals", "classes", "closed", "domain", "expiry", "first_arrival", "held_back", "idle_by_device",
         "in_flight", "index", "interarrival_deviation_s", "kept", "key", "last_arrival", "last_serviced", "misfit",
-        "places", "queue", "queued", "recent_interarrival_s", "run_estimate_s", "run_estimates_s", "sandboxes", "spec",
-        "tenant_weight", "timer_at", "weight",
+        "node_wait", "places", "queue", "queued", "recent_interarrival_s", "run_estimate_s", "run_estimates_s",
+        "sandboxes", "spec", "tenant_weight", "timer_at", "weight",
     )  # fmt: skip
 
     def __init__(self, index: int, key: FlowKey, spec: FunctionSpec, domain: "Domain") -> None:
@@ -57,6 +58,7 @@ class Flow:
         self.kept = 0  # idle sandboxes that are kept for sessions
         self.classes: Sequence[DeviceClass] = ()  # classes of devices that can run it
         self.misfit: str | None = None  # why no device can ever run it
+        self.node_wait: NodeWait | None = None  # how long its calls wait for a node on which it fits
         self.expiry: Expiry | None = None
         self.timer_at: float | None = None
 
@@ -68,6 +70,12 @@ class Flow:
     def idle(self) -> bool:
         """Return whether nothing waits and nothing is in flight."""
         return not self.queued and not self.in_flight
+
+    def stop_waiting(self) -> None:
+        """Stop waiting for a node, because the flow fits again or is gone."""
+        if self.node_wait is not None:
+            self.node_wait.expiry = None
+            self.node_wait = None
 
     # --- estimates --------------------------------------------------------------------------------------
 
@@ -152,7 +160,7 @@ class Flow:
         places = []
         for idle in self._listed(MAX_COMPARED) if self.places is not None else self.idle_by_device.values():
             candidates = idle.resident or idle.not_resident
-            if candidates:
+            if candidates and idle.device.slots:  # otherwise its node gets no work
                 places.append((idle.device, candidates[next(reversed(candidates))]))
         return places
 
@@ -198,7 +206,7 @@ class Flow:
         places = [
             (idle.device, self._nearest(idle.resident or idle.not_resident))
             for idle in listed
-            if idle.resident or idle.not_resident
+            if (idle.resident or idle.not_resident) and idle.device.slots
         ]
         return sorted(places, key=lambda place: self.nearness(place[1]))
 

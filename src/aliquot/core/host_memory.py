@@ -5,6 +5,7 @@ Idle sandboxes are stopped for a start: those of its own tenant first, and then 
 several tenants have functions, one tenant's running sandboxes claim at most three quarters, so that it cannot take all.
 """
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from aliquot.core.errors import EventError
@@ -25,24 +26,30 @@ class ClaimingFlow(Protocol):
 
 
 class HostMemory:
-    """Counts the claims of all sandboxes, and lists the idle ones that may be stopped."""
+    """Counts the claims of all sandboxes of a node, and lists the idle ones that may be stopped."""
 
-    def __init__(self) -> None:
+    def __init__(self, tenants: Mapping[str, object]) -> None:
         self.limit: int | None = None  # None means unbounded
         self.claimed = 0  # by all sandboxes
         self.busy = 0  # by sandboxes that have an invocation
         self.busy_by_tenant: dict[str, int] = {}
-        self.tenants: dict[str, int] = {}  # the number of flows of each tenant that has any
+        self.kept: dict[int, Sandbox] = {}  # sandboxes kept for sessions, least recently used first
+        self.kept_bytes = 0  # claimed by these
+        self._tenants = tenants  # those that have functions
         self._refused = False  # a start waits
         self._order: Eviction[StopCandidate] | None = None  # idle sandboxes of all devices that may be stopped
         self._idle: dict[str, dict[int, Sandbox]] = {}  # the same by tenant, least recently used first
 
     def bound(self, limit: int, order: Eviction[StopCandidate]) -> None:
         """Limit the claims. `order` decides which idle sandboxes of other tenants are stopped first."""
-        if limit < 0:
-            raise EventError(f"a host cannot have {limit} bytes of memory")
+        self.check(limit)
         self.limit = limit
         self._order = order
+
+    @staticmethod
+    def check(limit: int) -> None:
+        if limit < 0:
+            raise EventError(f"a host cannot have {limit} bytes of memory")
 
     def allows(self, flow: ClaimingFlow) -> bool:
         """Return whether a sandbox of the flow could start now, if idle ones were stopped. A refusal is remembered."""
@@ -51,7 +58,7 @@ class HostMemory:
         needed, tenant = flow.spec.host_bytes, flow.key.tenant
         held = self.busy_by_tenant.get(tenant, 0)
         fits = self.busy + needed <= self.limit
-        if fits and held and len(self.tenants) > 1:
+        if fits and held and len(self._tenants) > 1:
             fits = held + needed <= self.limit * MAX_TENANT_PARTS // PARTS
         self._refused = self._refused or not fits
         return fits
@@ -113,13 +120,3 @@ class HostMemory:
     def idle(self) -> list[Sandbox]:
         """Return all listed sandboxes, for the invariants check."""
         return [sandbox for own in self._idle.values() for sandbox in own.values()]
-
-    # --- tenants ----------------------------------------------------------------------------------------
-
-    def flow_opened(self, tenant: str) -> None:
-        self.tenants[tenant] = self.tenants.get(tenant, 0) + 1
-
-    def flow_closed(self, tenant: str) -> None:
-        self.tenants[tenant] -= 1
-        if not self.tenants[tenant]:
-            del self.tenants[tenant]

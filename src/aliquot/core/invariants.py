@@ -11,6 +11,7 @@ from aliquot.core.device_index import DeviceClass
 from aliquot.core.errors import InvariantError
 from aliquot.core.flow import Flow
 from aliquot.core.lifecycle import InvocationState, SandboxState
+from aliquot.core.nodes import Node
 from aliquot.core.prefetching import invariants as prefetching
 from aliquot.core.records import Sandbox
 from aliquot.core.scheduler import Scheduler
@@ -32,7 +33,8 @@ def violations(scheduler: Scheduler) -> Iterator[str]:
         yield from _flow(flow)
     for sandbox in scheduler.pool.sandboxes.values():
         yield from _sandbox(sandbox, scheduler)
-    yield from _host(scheduler)
+    for node in scheduler.registry.nodes.values():
+        yield from _host(node, scheduler)
     yield from _tenant_slots(scheduler)
     yield from _kept(scheduler)
     yield from _index(scheduler)
@@ -73,22 +75,27 @@ def _device(device: Device, scheduler: Scheduler) -> Iterator[str]:
         yield f"{name} has {len(device.sandboxes)} sandboxes in {pool_slots} pool slots"
 
 
-def _host(scheduler: Scheduler) -> Iterator[str]:
-    host, sandboxes = scheduler.pool.host, scheduler.pool.sandboxes.values()
+def _host(node: Node, scheduler: Scheduler) -> Iterator[str]:
+    host, name = node.host, f"node '{node.spec.name}'"
+    sandboxes = [s for s in scheduler.pool.sandboxes.values() if s.device.node is node]
     claimed = sum(sandbox.host_bytes for sandbox in sandboxes)
     busy: Counter[str] = Counter()
     for sandbox in sandboxes:
         if sandbox.invocation is not None:
             busy[sandbox.flow.key.tenant] += sandbox.host_bytes
     if (host.claimed, host.busy, host.busy_by_tenant) != (claimed, busy.total(), dict(+busy)):
-        yield f"the host counts {host.claimed} bytes claimed and {host.busy_by_tenant} in use, not {claimed} and {busy}"
+        yield f"{name} counts {host.claimed} bytes claimed and {host.busy_by_tenant} in use, not {claimed} and {busy}"
+    if host.kept_bytes != sum(s.host_bytes for s in sandboxes if s.session is not None):
+        yield f"{name}: sessions count {host.kept_bytes} bytes of the host kept"
+    if any(device.node is not node or bool(device.slots) != node.open for device in node.devices.values()):
+        yield f"{name} is {'open' if node.open else 'closed'}, and a device of it is not"
     if host.limit is None:
         return
     if claimed > host.limit:
-        yield f"sandboxes claim {claimed} bytes of the host's {host.limit}"
+        yield f"sandboxes claim {claimed} bytes of the {host.limit} of {name}"
     idle = sorted(s.id for s in sandboxes if s.invocation is None and s.session is None)
     if sorted(sandbox.id for sandbox in host.idle()) != idle:
-        yield f"the host may stop {sorted(s.id for s in host.idle())}, idle are {idle}"
+        yield f"{name} may stop {sorted(s.id for s in host.idle())}, idle are {idle}"
 
 
 def _tenant_slots(scheduler: Scheduler) -> Iterator[str]:
@@ -116,7 +123,9 @@ def _flow(flow: Flow) -> Iterator[str]:
     current = sum(sandbox.retired is None for sandbox in flow.sandboxes.values())
     if bound is not None and current > bound:
         yield f"{flow.key} has {current} sandboxes, it may have {bound}"
-    if flow.held_back and (bound is None or flow.queued + flow.in_flight < bound):
+    if flow.misfit is not None and flow.queued:
+        yield f"{flow.key} has {flow.queued} queued that fit nowhere"
+    if flow.held_back and flow.misfit is None and (bound is None or flow.queued + flow.in_flight < bound):
         yield f"{flow.key} holds {len(flow.held_back)} back without a reason"
     in_flight = sum(sandbox.invocation is not None for sandbox in flow.sandboxes.values())
     if flow.in_flight != in_flight:
@@ -147,11 +156,10 @@ def _kept(scheduler: Scheduler) -> Iterator[str]:
     sessions = scheduler.pool.session_sandboxes
     kept = sorted(s.id for s in scheduler.pool.sandboxes.values() if s.session is not None)
     by_session = sorted(number for session in sessions.sessions.values() for number in session.kept)
-    if not kept == by_session == sorted(sessions.kept):
-        yield f"sessions keep {by_session}, listed are {sorted(sessions.kept)}, there are {kept}"
-    if sessions.host_bytes != sum(s.host_bytes for s in sessions.kept.values()):
-        yield f"sessions count {sessions.host_bytes} bytes of the host kept"
-    for sandbox in sessions.kept.values():
+    by_node = {number: s for node in scheduler.registry.nodes.values() for number, s in node.host.kept.items()}
+    if not kept == by_session == sorted(by_node):
+        yield f"sessions keep {by_session}, listed are {sorted(by_node)}, there are {kept}"
+    for sandbox in by_node.values():
         if sandbox.state is not SandboxState.WARM or sandbox.invocation is not None:
             yield f"kept for a session without being idle and warm: {sandbox.describe()}"
     for flow in scheduler.registry.flows.values():

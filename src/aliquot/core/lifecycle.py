@@ -8,6 +8,7 @@ start ─▶ STARTING ─ready─▶ WARM ─run─▶ BUSY ─finish─▶ WARM
                     HOST_WARM ─load─▶ LOADING        any ─end─▶ GONE
 
 QUEUED ─dispatch─▶ PREPARING ─run─▶ RUNNING ─end─▶ ENDED     (QUEUED and PREPARING may end early)
+QUEUED ◀──return── PREPARING
 """
 
 from enum import StrEnum
@@ -40,6 +41,7 @@ class InvocationState(StrEnum):
 
 class InvocationChange(StrEnum):
     DISPATCH = "dispatch"
+    RETURN = "return"  # to the queue, because its node was lost before it ran
     RUN = "run"
     END = "end"
 
@@ -61,6 +63,7 @@ SANDBOX: dict[tuple[SandboxState, SandboxChange], SandboxState] = {
 INVOCATION: dict[tuple[InvocationState, InvocationChange], InvocationState] = {
     (InvocationState.QUEUED, InvocationChange.DISPATCH): InvocationState.PREPARING,
     (InvocationState.PREPARING, InvocationChange.RUN): InvocationState.RUNNING,
+    (InvocationState.PREPARING, InvocationChange.RETURN): InvocationState.QUEUED,
     (InvocationState.QUEUED, InvocationChange.END): InvocationState.ENDED,
     (InvocationState.PREPARING, InvocationChange.END): InvocationState.ENDED,
     (InvocationState.RUNNING, InvocationChange.END): InvocationState.ENDED,

@@ -42,6 +42,14 @@ class DeviceSpec(Struct, frozen=True):
         return replace(self, name="", node="")
 
 
+class NodeSpec(Struct, frozen=True):
+    """A machine with devices."""
+
+    name: str
+    host_memory_bytes: int | None = None  # that its sandboxes together may claim; None means no limit
+    bandwidth_bytes_s: float | None = None  # from the origins of datasets; None means that data costs nothing
+
+
 class Times(Struct, frozen=True):
     """The declared times of a function on one kind of device. `None` means not declared."""
 

@@ -10,17 +10,19 @@ is added to them when it is no longer kept, which the pool forces only when thos
 
 from collections.abc import Mapping
 
-from aliquot.core.commands import Command, LoadMemory, StartSandbox, StopSandbox, UnloadMemory
+from aliquot.core.commands import Command, LoadMemory, Purpose, StartSandbox, StopSandbox, UnloadMemory
 from aliquot.core.device import Device
-from aliquot.core.errors import PolicyError
+from aliquot.core.errors import EventError, PolicyError
 from aliquot.core.flow import Flow
+from aliquot.core.host_memory import HostMemory
 from aliquot.core.interfaces import Expiry, ExpiryAction, KeepAlive
 from aliquot.core.lifecycle import WARM, SandboxChange
+from aliquot.core.places import place_of, place_text
 from aliquot.core.records import Invocation, Sandbox, SessionState
-from aliquot.core.registry import Registry
 from aliquot.core.session_sandboxes import SessionSandboxes
 from aliquot.core.slices import SliceAllocator
 from aliquot.core.timers import Timers
+from aliquot.core.view import SHARE_TOLERANCE
 
 
 class Pool:
@@ -33,7 +35,6 @@ class Pool:
         timers: Timers,
         outbox: list[Command],
         slices: SliceAllocator,
-        registry: Registry,
     ) -> None:
         self.sandboxes: dict[int, Sandbox] = {}
         self.started = 0  # also the last number given out
@@ -42,56 +43,88 @@ class Pool:
         self._timers = timers
         self._outbox = outbox
         self._slices = slices
-        self.host = registry.host
-        self.session_sandboxes = SessionSandboxes(slots, registry.host)
-        self._devices = registry.devices
+        self.session_sandboxes = SessionSandboxes(slots)
 
-    def start(self, invocation: Invocation, devices: tuple[Device, ...], *, now: float) -> Sandbox:
+    def start(self, invocation: Invocation, devices: tuple[Device, ...], reason: str, *, now: float) -> Sandbox:
         """Start a sandbox for the invocation, and reserve its bytes on each of the devices."""
         flow = invocation.flow
         if flow.spec.instances is not None:
             self._free_instance(flow, flow.spec.instances, now=now)
         for device in devices:
             if self.slots is not None and device.spec.memory_bytes is not None:
-                self._free_pool_slot(device, now=now)
-        self._free_host_memory(flow, now=now)
-        self._make_room(devices, flow.spec.memory_bytes, now=now)
-        self.started += 1
-        sandbox = Sandbox(self.started, flow, devices)
-        self.sandboxes[sandbox.id] = flow.sandboxes[sandbox.id] = sandbox
-        for device in devices:
-            device.sandboxes[sandbox.id] = sandbox
-            device.resident_bytes += sandbox.bytes
-        self.host.claimed += sandbox.host_bytes
-        self._outbox.append(StartSandbox(sandbox.id, flow.key.tenant, flow.key.function, sandbox.place, invocation.id))
+                self._free_pool_slot(device, invocation, now=now)
+        self._free_host_memory(invocation, devices[0].host, now=now)
+        self._make_room(devices, flow.spec.memory_bytes, invocation.id, now=now)
+        sandbox = self._add(self.started + 1, flow, devices)
+        key, place = flow.key, sandbox.place
+        self._outbox.append(
+            StartSandbox(sandbox.id, key.tenant, key.function, place, invocation.id, Purpose.CALL, reason)
+        )
         self._slices.create(sandbox)
         return sandbox
 
-    def load(self, sandbox: Sandbox, *, now: float) -> None:
+    def adopt(self, number: int, flow: Flow, devices: tuple[Device, ...], *, runs: bool, now: float) -> Sandbox:
+        """Take over a warm sandbox that another scheduler has started. The caller assigns the call that it runs."""
+        if number <= 0 or number in self.sandboxes:
+            raise EventError(f"a sandbox cannot be adopted as number {number}")
+        self._check_adoption(flow, devices, runs=runs)
+        sandbox = self._add(number, flow, devices)
+        self._slices.create(sandbox)
+        sandbox.change(SandboxChange.READY)
+        if not runs:
+            self.release(sandbox, now=now)
+        return sandbox
+
+    def _check_adoption(self, flow: Flow, devices: tuple[Device, ...], *, runs: bool) -> None:
+        """Raise `EventError` if the sandbox would not fit on its devices, so that the shell stops it."""
+        spec = flow.spec
+        if len(devices) != spec.device_count or any(not spec.runs_on(device.spec) for device in devices):
+            raise EventError(f"{flow.key} cannot be on {place_text(place_of([device.spec for device in devices]))}")
+        for device in devices:
+            room = device.free_bytes >= spec.memory_bytes and not device.host.lacks(spec.host_bytes)
+            share = device.shares_used + spec.share_on(device.spec) <= 1 + SHARE_TOLERANCE
+            if not room or (runs and (device.running >= device.max_slots or not share)):
+                raise EventError(f"{device.spec.name} has no room for a sandbox of {flow.key}")
+            if self.slots is not None and device.spec.memory_bytes is not None and len(device.sandboxes) >= self.slots:
+                raise EventError(f"{device.spec.name}: all {self.slots} pool slots are in use")
+        if spec.instances is not None and len(flow.sandboxes) >= spec.instances:
+            raise EventError(f"{flow.key} may have {spec.instances} sandboxes")
+
+    def _add(self, number: int, flow: Flow, devices: tuple[Device, ...]) -> Sandbox:
+        self.started = max(self.started, number)
+        sandbox = Sandbox(number, flow, devices)
+        self.sandboxes[number] = flow.sandboxes[number] = sandbox
+        for device in devices:
+            device.sandboxes[number] = sandbox
+            device.resident_bytes += sandbox.bytes
+        sandbox.host.claimed += sandbox.host_bytes
+        return sandbox
+
+    def load(self, sandbox: Sandbox, reason: str, invocation: str | None = None, *, now: float) -> None:
         """Load a swapped-out sandbox into the memory of its devices again."""
-        self._make_room(sandbox.devices, sandbox.bytes, now=now)
+        self._make_room(sandbox.devices, sandbox.bytes, invocation, now=now)
         sandbox.change(SandboxChange.LOAD)
         for device in sandbox.devices:
             device.resident_bytes += sandbox.bytes
-        self._outbox.append(LoadMemory(sandbox.id))
+        self._outbox.append(LoadMemory(sandbox.id, reason))
 
     def swap_in(self, flow: Flow, *, now: float) -> None:
         """Load the swapped-out sandboxes of the flow again, as far as they fit into free memory."""
         for sandbox in flow.swapped_out():
             if sandbox.bytes <= min(device.free_bytes for device in sandbox.devices):
-                self.load(sandbox, now=now)
+                self.load(sandbox, "its flow has or expects calls", now=now)
 
     def swap_out(self, flow: Flow, *, now: float) -> None:
         """Move the memory of all idle sandboxes of the flow to the host."""
         for sandbox in flow.idle_sandboxes():
             if sandbox.swappable:
                 self.stop_keeping(sandbox, now=now)
-                self._unload(sandbox)
+                self._unload(sandbox, "its flow runs ahead of others")
 
     def assign(self, sandbox: Sandbox, invocation: Invocation) -> None:
         """Assign the invocation to the sandbox, which is idle no longer."""
         self._remove_idle(sandbox)
-        self.host.occupy(sandbox)
+        sandbox.host.occupy(sandbox)
         sandbox.invocation = invocation
         sandbox.uses += 1
         sandbox.unload_when_ready = False
@@ -99,7 +132,8 @@ class Pool:
 
     def release(self, sandbox: Sandbox, *, now: float) -> None:
         """Make the sandbox idle, or stop it if it is retired."""
-        self._vacate(sandbox)
+        if sandbox.invocation is not None:
+            self._vacate(sandbox)
         sandbox.invocation = None
         if sandbox.retired is not None:
             self.stop(sandbox, sandbox.retired)
@@ -143,12 +177,12 @@ class Pool:
             for device in sandbox.devices:
                 device.note_freed()  # its bytes may be evicted from now on
             if sandbox.unload_when_ready:
-                self._unload(sandbox)
+                self._unload(sandbox, "keep-alive is over")
         sandbox.unload_when_ready = False
 
-    def stop(self, sandbox: Sandbox, reason: str) -> None:
+    def stop(self, sandbox: Sandbox, reason: str, room_for: str | None = None) -> None:
         self.drop(sandbox)
-        self._outbox.append(StopSandbox(sandbox.id, reason))
+        self._outbox.append(StopSandbox(sandbox.id, reason, room_for))
 
     def drop(self, sandbox: Sandbox) -> None:
         """Remove a sandbox that is gone from all lists and counts."""
@@ -156,7 +190,7 @@ class Pool:
             self._remove_idle(sandbox)
         else:
             self._vacate(sandbox)
-        self.host.forget(sandbox)
+        sandbox.host.forget(sandbox)
         for device in sandbox.devices:
             device.memory_order.forget(sandbox)
             device.pool_order.forget(sandbox.pool_candidate)
@@ -164,7 +198,7 @@ class Pool:
             if sandbox.holds_memory:
                 device.resident_bytes -= sandbox.bytes
                 device.note_freed()
-        self.host.claimed -= sandbox.host_bytes
+        sandbox.host.claimed -= sandbox.host_bytes
         self._slices.end_run(sandbox)
         sandbox.change(SandboxChange.END)
         sandbox.expiry = None
@@ -198,11 +232,11 @@ class Pool:
         elif action is ExpiryAction.STOP:
             self.stop(sandbox, "keep-alive is over")
         elif sandbox.state is WARM:
-            self._unload(sandbox)
+            self._unload(sandbox, "keep-alive is over")
         else:
             sandbox.unload_when_ready = sandbox.holds_memory
 
-    def _unload(self, sandbox: Sandbox) -> None:
+    def _unload(self, sandbox: Sandbox, reason: str, room_for: str | None = None) -> None:
         """Swap out an idle sandbox, unless the memory of its devices is unbounded."""
         device, flow = sandbox.device, sandbox.flow
         if sandbox.state is not WARM or not sandbox.swappable:
@@ -217,7 +251,7 @@ class Pool:
             each.evictable_bytes -= sandbox.bytes
             each.resident_bytes -= sandbox.bytes
         sandbox.change(SandboxChange.SWAP_OUT)
-        self._outbox.append(UnloadMemory(sandbox.id))
+        self._outbox.append(UnloadMemory(sandbox.id, reason, room_for))
         if not idle.resident:
             flow.domain.policy.residency_changed(flow, device)
 
@@ -243,11 +277,11 @@ class Pool:
         if self.slots is not None:
             for device in sandbox.devices:
                 device.pool_order.add(sandbox.pool_candidate, now=now)
-        self.host.add_idle(sandbox, now=now)
+        sandbox.host.add_idle(sandbox, now=now)
 
     def _make_unevictable(self, sandbox: Sandbox) -> None:
         """Take a sandbox out of all eviction orders."""
-        self.host.remove_idle(sandbox)
+        sandbox.host.remove_idle(sandbox)
         for device in sandbox.devices:
             device.memory_order.remove(sandbox)
             if self.slots is not None:
@@ -261,7 +295,7 @@ class Pool:
         if self.slots is not None:
             for each in sandbox.devices:
                 each.pool_order.remove(sandbox.pool_candidate)
-        self.host.remove_idle(sandbox)
+        sandbox.host.remove_idle(sandbox)
         resident = idle.resident.pop(sandbox.id, None) is not None
         if not resident and idle.not_resident.pop(sandbox.id, None) is None:
             return  # it has just started and was never idle
@@ -274,12 +308,12 @@ class Pool:
             if not idle.resident:
                 flow.domain.policy.residency_changed(flow, device)
 
-    def _make_room(self, devices: tuple[Device, ...], needed: int, *, now: float) -> None:
+    def _make_room(self, devices: tuple[Device, ...], needed: int, invocation: str | None, *, now: float) -> None:
         for device in devices:
             while device.free_bytes < needed:
                 victim = device.memory_order.victim(now=now)
                 if victim is not None:
-                    self._unload(victim)
+                    self._unload(victim, "its memory is needed", invocation)
                 elif not self._stop_keeping_first(device.kept, now=now):
                     raise PolicyError(f"{device.spec.name}: no room for {needed} bytes, all else is in use")
 
@@ -290,27 +324,28 @@ class Pool:
             if idle[-1].id in flow.sandboxes:  # a deferred expiry may have stopped it
                 self.stop(idle[-1], "its function may have no more")
 
-    def _free_pool_slot(self, device: Device, *, now: float) -> None:
+    def _free_pool_slot(self, device: Device, invocation: Invocation, *, now: float) -> None:
         while self.slots is not None and len(device.sandboxes) >= self.slots:
             victim = device.pool_order.victim(now=now)
             if victim is not None:
-                self.stop(victim.sandbox, "its pool slot is needed")
+                self.stop(victim.sandbox, "its pool slot is needed", invocation.id)
             elif not self._stop_keeping_first(device.kept, now=now):
                 raise PolicyError(f"{device.spec.name}: all {self.slots} pool slots are in use")
 
-    def _free_host_memory(self, flow: Flow, *, now: float) -> None:
+    def _free_host_memory(self, invocation: Invocation, host: HostMemory, *, now: float) -> None:
+        flow = invocation.flow
         needed = flow.spec.host_bytes
-        while self.host.lacks(needed):
-            victim = self.host.victim(flow.key.tenant, now=now)
+        while host.lacks(needed):
+            victim = host.victim(flow.key.tenant, now=now)
             if victim is not None:
-                self.stop(victim, "the host's memory is needed")
-            elif not self._stop_keeping_first(self.session_sandboxes.kept, now=now):
+                self.stop(victim, "the host's memory is needed", invocation.id)
+            elif not self._stop_keeping_first(host.kept, now=now):
                 raise PolicyError(f"{flow.key}: no room for {needed} bytes of host memory, all else is in use")
 
     def _vacate(self, sandbox: Sandbox) -> None:
         """Count the sandbox as idle. Flows that wait for host memory are tried again, whatever device they wait for."""
-        if self.host.vacate(sandbox):
-            for device in self._devices.values():
+        if sandbox.host.vacate(sandbox):
+            for device in sandbox.device.node.devices.values():
                 device.note_freed()
 
     def _stop_keeping_first(self, kept: Mapping[int, Sandbox], *, now: float) -> bool:

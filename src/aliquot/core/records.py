@@ -135,7 +135,7 @@ class Sandbox:
     """
 
     __slots__ = (
-        "bytes", "deferred_expiry", "device", "devices", "expiry", "flow", "host_bytes", "host_candidate", "id",
+        "bytes", "deferred_expiry", "device", "devices", "expiry", "flow", "host", "host_bytes", "host_candidate", "id",
         "invocation", "place", "pool_candidate", "reload_s", "retired", "session", "slice", "state", "timer_at",
         "unload_when_ready", "uses",
     )  # fmt: skip
@@ -146,6 +146,7 @@ class Sandbox:
         self.flow = flow
         self.device = device
         self.devices = devices
+        self.host = device.host  # memory of its node
         self.place = place_of([each.spec for each in devices])
         self.bytes = flow.spec.memory_bytes  # on each device
         self.host_bytes = flow.spec.host_bytes

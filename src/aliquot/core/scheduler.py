@@ -8,9 +8,11 @@ raised. The next step returns the commands that those events caused.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import inf
 from typing import Any
 
+from aliquot.core.calls import Calls
 from aliquot.core.clock import after
 from aliquot.core.commands import Command, Complete, Fail, Reject, WakeAt
 from aliquot.core.dispatcher import Dispatcher
@@ -18,18 +20,16 @@ from aliquot.core.domain import Domain
 from aliquot.core.errors import EventError
 from aliquot.core.events import (
     DatasetRemoved,
-    DeviceAdded,
-    DeviceLost,
     Event,
     FetchEnded,
     FilesPredicted,
     FunctionDeployed,
     FunctionRemoved,
-    HostMemorySet,
     InvocationArrived,
     InvocationCancelled,
     MemoryLoaded,
     RunFinished,
+    SandboxAdopted,
     SandboxLost,
     SandboxStarted,
     SessionBegan,
@@ -40,16 +40,17 @@ from aliquot.core.events import (
 )
 from aliquot.core.flow import Flow
 from aliquot.core.interfaces import Eviction, ExpiryAction, KeepAlive, Packing, Prefetching, Queueing, Sharing
-from aliquot.core.lifecycle import BUSY, InvocationChange, InvocationState, SandboxChange, SandboxState
+from aliquot.core.lifecycle import BUSY, InvocationState, SandboxChange, SandboxState
+from aliquot.core.membership import Membership
 from aliquot.core.model import FlowKey
 from aliquot.core.pool import Pool
-from aliquot.core.prefetching.prefetcher import Prefetcher
+from aliquot.core.prefetching.by_node import NodePrefetchers
 from aliquot.core.records import Invocation, Sandbox
 from aliquot.core.registry import Registry
 from aliquot.core.slices import SliceAllocator
 from aliquot.core.timers import Timers
 from aliquot.core.validate import function_problems
-from aliquot.core.waiting import admit, all_waiting, enqueue, hold_back, withdraw
+from aliquot.core.waiting import admit, enqueue, hold_back
 
 
 class Scheduler:
@@ -65,27 +66,28 @@ class Scheduler:
         prefetching: Prefetching,
         pool_slots: int | None = None,
         policy_names: tuple[str, ...] = (),
+        node_wait_s: float = 300,
     ) -> None:
         self.now: float = 0
         self.policy_names = policy_names  # one of each kind, for records and replays
-        self.invocations: dict[str, Invocation] = {}  # those that have not ended
         self._outbox: list[Command] = []
         self._timers = Timers()
         self.registry = Registry(make_queueing, make_eviction, packing, pool_slots)
         self.slices = SliceAllocator(sharing, self._outbox)
-        self.pool = Pool(keepalive, pool_slots, self._timers, self._outbox, self.slices, self.registry)
+        self.pool = Pool(keepalive, pool_slots, self._timers, self._outbox, self.slices)
+        self._calls = Calls(self.pool, self._outbox)
+        self.invocations = self._calls.open  # those that have not ended
         self._dispatcher = Dispatcher(self.registry, self.pool, self.slices, self._outbox)
-        self.prefetcher = Prefetcher(prefetching, self._outbox)
+        self.prefetcher = NodePrefetchers(prefetching, self._outbox)
+        self._membership = Membership(self.registry, self.pool, self._calls, self._timers, self.prefetcher, node_wait_s)
         self._arrivals = 0
         self._domains: list[Domain] = []  # those of the registry, as a list for the loops of every step
         self._handlers = self._make_handlers()
 
     def _make_handlers(self) -> dict[type[Event], Callable[..., None]]:
         return {
-            DeviceAdded: lambda event: self.registry.add_device(event.device),
-            DeviceLost: self._device_lost,
+            **self._membership.handlers(),
             UtilisationMeasured: self._utilisation_measured,
-            HostMemorySet: self._host_memory_set,
             TenantWeightSet: lambda event: self.registry.set_weight(event.tenant, event.weight),
             FunctionDeployed: self._function_deployed,
             FunctionRemoved: self._function_removed,
@@ -94,12 +96,13 @@ class Scheduler:
             SandboxStarted: self._sandbox_ready,
             MemoryLoaded: self._sandbox_ready,
             SandboxLost: self._sandbox_lost,
+            SandboxAdopted: self._sandbox_adopted,
             RunFinished: self._run_finished,
-            SessionBegan: lambda event: self.prefetcher.session_began(event, now=self.now),
+            SessionBegan: self._session_began,
             SessionEnded: self._session_ended,
             FilesPredicted: lambda event: self.prefetcher.files_predicted(event, now=self.now),
             FetchEnded: lambda event: self.prefetcher.fetch_ended(event, now=self.now),
-            DatasetRemoved: self.prefetcher.dataset_removed,
+            DatasetRemoved: self._dataset_removed,
             Woke: lambda _: self._timers.woke(),
         }
 
@@ -117,12 +120,14 @@ class Scheduler:
         """Handle the events of time `now`, and return the commands that follow."""
         if now < self.now:
             raise EventError(f"the clock went back from {self.now} to {now}")
-        self.now = now
+        self.now = self._membership.now = now
         for domain in self._domains:
             domain.view.now = now
         wrong = self._handle(events)
         domains, timers = self._domains, self._timers  # a new function may just have added a domain
         self._dispatcher.decide(domains, now=now)
+        if self._dispatcher.with_data:
+            self._follow_calls()
         if self.prefetcher.needs_decision:
             self.prefetcher.decide()
         if timers.heap and timers.heap[0][0] <= now:
@@ -153,21 +158,8 @@ class Scheduler:
 
     # --- devices and functions --------------------------------------------------------------------------
 
-    def _device_lost(self, event: DeviceLost) -> None:
-        device = self.registry.device(event.device)
-        for sandbox in list(device.sandboxes.values()):
-            self._lose(sandbox, f"device {event.device} was lost")
-        self.registry.remove_device(device)
-        for flow in self.registry.misfits.values():
-            self._fail_queued(flow, flow.misfit or "")
-
     def _utilisation_measured(self, event: UtilisationMeasured) -> None:
         self.registry.device(event.device).measured_utilisation = event.utilisation
-
-    def _host_memory_set(self, event: HostMemorySet) -> None:
-        if self.pool.sandboxes:
-            raise EventError("the host's memory must be known before the first sandbox starts")
-        self.registry.bound_host_memory(event.memory_bytes)
 
     def _function_deployed(self, event: FunctionDeployed) -> None:
         for problem in function_problems(event.function):
@@ -190,16 +182,19 @@ class Scheduler:
         domain.policy.redeployed(flow, domain.view)
         hold_back(flow)
         admit(flow)
+        self.registry.refitted.pop(flow.index, None)
         if flow.misfit is not None:
-            self._fail_queued(flow, flow.misfit)
+            self._calls.fail_queued(flow, flow.misfit, now=self.now)
+        flow.stop_waiting()
 
     def _function_removed(self, event: FunctionRemoved) -> None:
         self._close(self.registry.flow(event.tenant, event.function), "its function was removed")
 
     def _close(self, flow: Flow, reason: str) -> None:
-        self._fail_queued(flow, reason)
+        self._calls.fail_queued(flow, reason, now=self.now)
         self._retire(flow, reason)
         self.pool.flow_closed(flow)
+        flow.stop_waiting()
         if flow.spec.datasets:
             self.prefetcher.function_removed(*flow.key, flow.spec.datasets)
         self.registry.close(flow)
@@ -221,7 +216,7 @@ class Scheduler:
             self._outbox.append(Reject(event.invocation, f"tenant {event.tenant} has no function {event.function}"))
             return
         flow.record_arrival(self.now)
-        if flow.misfit is not None:
+        if flow.misfit is not None and flow.node_wait is None:
             self._outbox.append(Reject(event.invocation, flow.misfit))
             return
         invocation = Invocation(event.invocation, self._arrivals, flow, self.now)
@@ -235,25 +230,26 @@ class Scheduler:
         self.invocations[invocation.id] = invocation
         enqueue(flow, invocation)
         if flow.spec.datasets:
-            self.prefetcher.function_called(event.tenant, event.function, event.session, now=self.now)
+            node = partial(self.registry.data_node, flow, invocation.session)
+            self.prefetcher.function_called(event.tenant, event.function, event.session, node, now=self.now)
 
     def _invocation_cancelled(self, event: InvocationCancelled) -> None:
         invocation = self.invocations.get(event.invocation)
         if invocation is None:
             return  # it ended before the cancellation arrived
         if invocation.state is InvocationState.QUEUED:
-            self._withdraw(invocation)
+            self._calls.withdraw(invocation, now=self.now)
             self._outbox.append(Fail(invocation.id, event.reason))
-            self._settle(invocation.flow)
+            self._calls.settle(invocation.flow, now=self.now)
         elif invocation.sandbox is not None:
             sandbox = invocation.sandbox
-            self._end(invocation)
+            self._calls.end(invocation, now=self.now)
             self._outbox.append(Fail(invocation.id, event.reason))
             if sandbox.state is BUSY:  # running code can be stopped only with its process
                 self.pool.stop(sandbox, f"invocation {invocation.id}: {event.reason}")
             else:
                 self.pool.release(sandbox, now=self.now)
-            self._settle(invocation.flow)
+            self._calls.settle(invocation.flow, now=self.now)
 
     def _run_finished(self, event: RunFinished) -> None:
         sandbox = self._sandbox(event.sandbox)
@@ -273,39 +269,26 @@ class Scheduler:
         self.pool.release(sandbox, now=self.now)
         if invocation.session is not None:
             self.pool.keep(sandbox, invocation.session, now=self.now)
-        self._end(invocation)
+        self._calls.end(invocation, now=self.now)
         self._outbox.append(Complete(invocation.id))
-        self._settle(flow)
+        self._calls.settle(flow, now=self.now)
 
-    def _withdraw(self, invocation: Invocation) -> None:
-        """End an invocation that has not been dispatched."""
-        del self.invocations[invocation.id]
-        invocation.change(InvocationChange.END, self.now)
-        withdraw(invocation)
+    def _dataset_removed(self, event: DatasetRemoved) -> None:
+        self.registry.index.datasets.forget(event.dataset)
+        self.prefetcher.dataset_removed(event)
 
-    def _end(self, invocation: Invocation) -> None:
-        """End an invocation that is in flight."""
-        flow, sandbox = invocation.flow, invocation.sandbox
-        if sandbox is None:
-            raise EventError(f"ends before it was dispatched: {invocation.describe()}")
-        invocation.change(InvocationChange.END, self.now)
-        del self.invocations[invocation.id]
-        invocation.free_slots()
-        flow.in_flight -= 1
-        flow.last_serviced = self.now
-        if not flow.closed:
-            flow.domain.policy.finished(flow, invocation, flow.domain.view)
+    def _session_began(self, event: SessionBegan) -> None:
+        node = partial(self.registry.data_node, None, None)
+        self.prefetcher.session_began(event, node, now=self.now)
 
-    def _settle(self, flow: Flow) -> None:
-        """Queue invocations that were held back, and start keep-alive if the flow is idle."""
-        admit(flow)
-        if flow.idle and not flow.closed:
-            self.pool.flow_idled(flow, now=self.now)
-
-    def _fail_queued(self, flow: Flow, reason: str) -> None:
-        for invocation in all_waiting(flow):
-            self._withdraw(invocation)
-            self._outbox.append(Fail(invocation.id, reason))
+    def _follow_calls(self) -> None:
+        """Move audiences to the nodes to which their calls were dispatched."""
+        for invocation in self._dispatcher.with_data:
+            tenant, function = invocation.flow.key
+            session = None if invocation.session is None else invocation.session.key[1]
+            for device in invocation.devices[:1]:
+                self.prefetcher.dispatched(tenant, function, session, device.spec.node, now=self.now)
+        self._dispatcher.with_data.clear()
 
     def _session_ended(self, event: SessionEnded) -> None:
         self.pool.end_session(event.tenant, event.session, now=self.now)
@@ -324,18 +307,29 @@ class Scheduler:
         if sandbox.invocation is not None:
             self._dispatcher.run(sandbox, sandbox.invocation, now=self.now)
 
+    def _sandbox_adopted(self, event: SandboxAdopted) -> None:
+        """Take over a sandbox that another scheduler has started, and the invocation that runs in it."""
+        flow = self.registry.flow(event.tenant, event.function)
+        session = None
+        if event.session is not None:
+            session = self.pool.session_sandboxes.session(event.tenant, event.session)
+        if event.invocation is not None and event.invocation in self.invocations:
+            raise EventError(f"it is here already: {self.invocations[event.invocation].describe()}")
+        devices = tuple(self.registry.device(name) for name in event.place)
+        sandbox = self.pool.adopt(event.sandbox, flow, devices, runs=event.invocation is not None, now=self.now)
+        if event.invocation is not None:
+            invocation = Invocation(event.invocation, self._arrivals, flow, self.now)
+            self._arrivals += 1
+            invocation.session = session
+            self.invocations[invocation.id] = invocation
+            self._dispatcher.adopt(invocation, sandbox, now=self.now)
+        elif session is not None:
+            self.pool.keep(sandbox, session, now=self.now)
+
     def _sandbox_lost(self, event: SandboxLost) -> None:
         sandbox = self._sandbox(event.sandbox)
         if sandbox is not None:
-            self._lose(sandbox, event.reason)
-
-    def _lose(self, sandbox: Sandbox, reason: str) -> None:
-        invocation = sandbox.invocation
-        self.pool.drop(sandbox)
-        if invocation is not None:
-            self._end(invocation)
-            self._outbox.append(Fail(invocation.id, reason))
-            self._settle(invocation.flow)
+            self._calls.lose(sandbox, event.reason, now=self.now)
 
     def _expire(self) -> None:
         for subject in self._timers.due(self.now):
@@ -344,6 +338,10 @@ class Scheduler:
                 continue
             if isinstance(subject, Sandbox):
                 self.pool.expire(subject, expiry.action)
+                continue
+            if not isinstance(subject, Flow):
+                self._membership.expire(subject)
+                self._dispatcher.decide(self._domains, now=self.now)  # calls may have returned to their queues
                 continue
             self.pool.expire_flow(subject, expiry, now=self.now)
             if expiry.action is not ExpiryAction.LOAD:

@@ -2,12 +2,11 @@
 
 Kept sandboxes are the last to be evicted, and keep-alive does not apply to them. A keep-alive action that falls due in
 the meantime is carried out when the sandbox is no longer kept. All kept sandboxes together take at most half of a
-device's memory, of its pool slots and of the host's memory. Above that the least recently used is no longer kept, so
+device's memory, of its pool slots and of its node's memory. Above that the least recently used is no longer kept, so
 sessions cannot crowd others out.
 """
 
 from aliquot.core.device import Device
-from aliquot.core.host_memory import HostMemory
 from aliquot.core.records import Sandbox, SessionState
 
 KEPT_DIVISOR = 2  # sessions may keep 1/2 of each resource
@@ -16,11 +15,8 @@ KEPT_DIVISOR = 2  # sessions may keep 1/2 of each resource
 class SessionSandboxes:
     """The live sessions and the sandboxes kept for them, within their limits."""
 
-    def __init__(self, slots: int | None, host: HostMemory) -> None:
+    def __init__(self, slots: int | None) -> None:
         self.sessions: dict[tuple[str, str], SessionState] = {}  # those that are alive
-        self.kept: dict[int, Sandbox] = {}  # least recently used first
-        self.host_bytes = 0  # claimed by the kept sandboxes
-        self._host = host
         self._slots = slots
 
     def session(self, tenant: str, name: str) -> SessionState:
@@ -42,8 +38,9 @@ class SessionSandboxes:
         """Keep the sandbox for the session."""
         sandbox.session = session
         sandbox.flow.kept += 1
-        self.host_bytes += sandbox.host_bytes
-        self.kept[sandbox.id] = session.kept[sandbox.id] = sandbox
+        host = sandbox.host
+        host.kept_bytes += sandbox.host_bytes
+        host.kept[sandbox.id] = session.kept[sandbox.id] = sandbox
         for device in sandbox.devices:
             device.kept_bytes += sandbox.bytes
             device.kept[sandbox.id] = sandbox
@@ -52,15 +49,16 @@ class SessionSandboxes:
         """Stop keeping the sandbox for the session."""
         sandbox.session = None
         sandbox.flow.kept -= 1
-        self.host_bytes -= sandbox.host_bytes
-        del self.kept[sandbox.id], session.kept[sandbox.id]
+        host = sandbox.host
+        host.kept_bytes -= sandbox.host_bytes
+        del host.kept[sandbox.id], session.kept[sandbox.id]
         for device in sandbox.devices:
             device.kept_bytes -= sandbox.bytes
             del device.kept[sandbox.id]
 
     def may_keep(self, sandbox: Sandbox) -> bool:
         """Return whether the sandbox would be within the limits if no other were kept."""
-        limit = self._host.limit
+        limit = sandbox.host.limit
         if limit is not None and sandbox.host_bytes > limit // KEPT_DIVISOR:
             return False
         sizes = [device.spec.memory_bytes for device in sandbox.devices]
@@ -74,8 +72,9 @@ class SessionSandboxes:
         """Return a sandbox that can no longer be kept because a limit of the device or the host is exceeded."""
         if self._exceeds_limit(device):
             return next(iter(device.kept.values()))
-        if self._host.limit is not None and self.host_bytes > self._host.limit // KEPT_DIVISOR:
-            return next(iter(self.kept.values()))
+        host = device.host
+        if host.limit is not None and host.kept_bytes > host.limit // KEPT_DIVISOR:
+            return next(iter(host.kept.values()))
         return None
 
     def _exceeds_limit(self, device: Device) -> bool:

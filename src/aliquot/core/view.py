@@ -4,7 +4,7 @@ The protocols have properties only, so `mypy --strict` refuses a policy that ass
 invocation's run time is unknown, here and in the core, until it has run.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Protocol
 
@@ -22,6 +22,7 @@ from aliquot.core.places import other_devices
 
 if TYPE_CHECKING:
     from aliquot.core.device import Device
+    from aliquot.core.nodes import Node
 
 SHARE_TOLERANCE = 1e-9  # so that three shares of 1/3 fit on one device
 
@@ -68,6 +69,12 @@ class SandboxView(Protocol):
     def session(self) -> object: ...  # the session it is kept for, or None
 
 
+class HostMemoryView(Protocol):
+    """The memory of a node's host, as far as starts depend on it."""
+
+    def allows(self, flow: "FlowView") -> bool: ...
+
+
 class DeviceView(Protocol):
     """A device as policies see it."""
 
@@ -81,6 +88,10 @@ class DeviceView(Protocol):
     def running(self) -> int: ...
     @property
     def device_class(self) -> DeviceClass: ...
+    @property
+    def node(self) -> "Node": ...
+    @property
+    def host(self) -> HostMemoryView: ...  # the memory of its node
     @property
     def group(self) -> DeviceGroup: ...  # the devices of its kind on its node
     @property
@@ -155,17 +166,6 @@ class _FirstDevice:
         return devices[0]
 
 
-class HostMemoryView(Protocol):
-    """The memory of the host, as far as starts depend on it."""
-
-    def allows(self, flow: FlowView) -> bool: ...
-
-
-class _UnboundedHost:
-    def allows(self, _: FlowView) -> bool:
-        return True
-
-
 class View:
     """The time, and the devices that the flows of one domain compete for.
 
@@ -173,12 +173,11 @@ class View:
     there are. Among more devices they are a few, in a fixed order, so that a decision costs the same on any number.
     """
 
-    __slots__ = ("classes", "devices", "freed", "host", "index", "many", "now", "packing", "pools_slots")
+    __slots__ = ("classes", "devices", "freed", "index", "many", "now", "packing", "pools_slots")
 
     def __init__(
         self,
         packing: DeviceChooser | None = None,
-        host: HostMemoryView | None = None,
         index: DeviceIndex | None = None,
         devices: "Sequence[DeviceView] | None" = None,
         *,
@@ -187,7 +186,6 @@ class View:
         self.now: float = 0
         self.pools_slots = pools_slots  # the domain counts slots over all its devices together
         self.packing: DeviceChooser = packing or _FirstDevice()  # chooses the device of a new slice
-        self.host: HostMemoryView = host or _UnboundedHost()
         self.index = DeviceIndex() if index is None else index
         self.devices: Sequence[DeviceView] = () if devices is None else devices  # that may get work
         self.classes: Sequence[DeviceClass] = ()  # of these devices
@@ -235,6 +233,8 @@ class View:
         looked_at = MAX_CANDIDATES // max(1, len(classes))
         compared = max(2, MAX_COMPARED // max(1, len(classes)))
         found: dict[int, DeviceView] = {}
+        if spec.datasets:
+            self._take(flow, self._near_data(spec), MAX_CANDIDATES // 2, MAX_COMPARED // 2, found)
         for own in classes:
             lowest = level_for(spec.share_on(own.spec))
             if spec.share:
@@ -254,6 +254,12 @@ class View:
                 wanted -= 1
                 if wanted <= 0:
                     return
+
+    def _near_data(self, spec: FunctionSpec) -> "Iterator[Device]":
+        """Iterate over the devices of nodes that hold data of the function."""
+        for dataset in spec.datasets:
+            for node in self.index.datasets.holders(dataset).values():
+                yield from node.devices.values()
 
     def _few_groups(self, flow: FlowView) -> list[DeviceView]:
         """Return the first devices of places for a flow that takes several whole devices."""
@@ -276,6 +282,11 @@ class View:
         return [device for own in self.classes[:MAX_CANDIDATES] for device in islice(own.emptiest(), count)]
 
     # --- checks -----------------------------------------------------------------------------------------
+
+    def data_s(self, flow: FlowView, device: DeviceView) -> float:
+        """Return the seconds to bring what the node of the device lacks of the flow's datasets."""
+        datasets = flow.spec.datasets
+        return self.index.datasets.transfer_s(datasets, device.node) if datasets else 0.0
 
     def busy_fraction(self) -> float:
         """Return the fraction of the slots that is taken."""
@@ -313,7 +324,7 @@ class View:
 
         A flow that takes several devices needs enough other devices, too.
         """
-        if not self.fits(flow, device) or not self.host.allows(flow):
+        if not self.fits(flow, device) or not device.host.allows(flow):
             return False
         share = flow.spec.share
         if share is None or share <= 1:  # quicker than `device_count`, and this is called often

@@ -1,31 +1,34 @@
-"""Queue waiting invocations, and hold back those that exceed their function's own limit.
+"""Queue waiting invocations, and hold back those that wait for more than a place.
 
 A function may limit its number of sandboxes (`instances`). At most that many of its invocations are queued and in
 flight together. The others are held back, where policies do not see them. A fair policy stops flows that run ahead of a
-queued invocation, and an invocation that waits only for its own function must not cause that.
+queued invocation, and an invocation that waits only for its own function must not cause that. For the same reason the
+invocations of a function are held back while it fits on no device, because a node was lost or gets no work.
 """
+
+from itertools import takewhile
 
 from aliquot.core.flow import Flow
 from aliquot.core.records import Invocation
 
 
 def enqueue(flow: Flow, invocation: Invocation) -> None:
-    """Queue the invocation, or hold it back if its function is at its limit."""
-    if flow.spec.instances is not None and (flow.held_back or not _has_instance(flow)):
+    """Queue the invocation, or hold it back if its function is at its limit or fits on no device now."""
+    if (flow.spec.instances is not None or flow.misfit is not None) and (flow.held_back or not _may_queue(flow)):
         flow.held_back[invocation.id] = invocation
     else:
-        _append(flow, invocation)
+        append(flow, invocation)
 
 
 def admit(flow: Flow) -> None:
     """Queue as many of the invocations held back as there are instances for, in order."""
-    while flow.held_back and _has_instance(flow):
-        _append(flow, flow.held_back.popitem(last=False)[1])
+    while flow.held_back and _may_queue(flow):
+        append(flow, flow.held_back.popitem(last=False)[1])
 
 
 def hold_back(flow: Flow) -> None:
-    """Hold back the latest invocations of a flow whose function has fewer instances than before."""
-    while flow.queued and flow.spec.instances is not None and flow.queued + flow.in_flight > flow.spec.instances:
+    """Hold back the latest invocations of a flow whose function has fewer instances than before, or fits nowhere."""
+    while flow.queued and _has_too_many(flow):
         last = next(reversed(flow.queue.values()))
         _take_out(flow, last)
         flow.held_back[last.id] = last
@@ -54,13 +57,35 @@ def unqueue(flow: Flow, invocation: Invocation) -> None:
         domain.tenant_slots.remove(invocation)
 
 
-def _has_instance(flow: Flow) -> bool:
+def put_back(flow: Flow, invocation: Invocation) -> None:
+    """Queue an invocation again that was dispatched and did not run, before those of its flow that arrived later."""
+    queue = flow.queue
+    earlier = list(takewhile(lambda other: other.number < invocation.number, queue.values()))
+    queue[invocation.id] = invocation
+    for first in (invocation, *reversed(earlier)):
+        queue.move_to_end(first.id, last=False)
+    _count(flow, invocation)
+    if flow.misfit is not None:
+        hold_back(flow)
+
+
+def _may_queue(flow: Flow) -> bool:
     instances = flow.spec.instances
-    return instances is None or flow.queued + flow.in_flight < instances
+    return flow.misfit is None and (instances is None or flow.queued + flow.in_flight < instances)
 
 
-def _append(flow: Flow, invocation: Invocation) -> None:
+def _has_too_many(flow: Flow) -> bool:
+    instances = flow.spec.instances
+    return flow.misfit is not None or (instances is not None and flow.queued + flow.in_flight > instances)
+
+
+def append(flow: Flow, invocation: Invocation) -> None:
+    """Add an invocation to the end of its flow's queue."""
     flow.queue[invocation.id] = invocation
+    _count(flow, invocation)
+
+
+def _count(flow: Flow, invocation: Invocation) -> None:
     flow.queued += 1
     domain = flow.domain
     domain.queued += 1

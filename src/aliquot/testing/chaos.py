@@ -24,6 +24,7 @@ from aliquot.core.commands import (
     WakeAt,
 )
 from aliquot.core.events import (
+    DatasetHeld,
     DeviceAdded,
     DeviceLost,
     Event,
@@ -33,6 +34,11 @@ from aliquot.core.events import (
     InvocationArrived,
     InvocationCancelled,
     MemoryLoaded,
+    NodeBack,
+    NodeDraining,
+    NodeJoined,
+    NodeLost,
+    NodeSuspected,
     RunFinished,
     SandboxLost,
     SandboxStarted,
@@ -40,7 +46,7 @@ from aliquot.core.events import (
     UtilisationMeasured,
     Woke,
 )
-from aliquot.core.model import DeviceSpec, FunctionSpec
+from aliquot.core.model import DeviceSpec, FunctionSpec, NodeSpec
 from aliquot.core.places import Place
 from aliquot.testing.chaos_fabric import ChaosFabric
 from aliquot.testing.harness import Harness
@@ -62,15 +68,19 @@ class ChaosShell:
         params: Mapping[str, Mapping[str, str]] | None = None,
         host_memory_bytes: int | None = None,
     ) -> None:
+        """Make a shell with these devices. Nodes with a name are lost, suspected and drained as a whole, too."""
         self._random = Random(seed)
         self._devices = list(devices)
         self._functions = list(functions)
         self._harness = Harness(policy, devices=devices, keepalive=keepalive, seed=seed, params=params)
-        if host_memory_bytes is not None:
-            self._harness.send(HostMemorySet(host_memory_bytes))
+        for node in dict.fromkeys(device.node for device in devices):
+            if host_memory_bytes is not None:
+                self._harness.send(HostMemorySet(host_memory_bytes, node))
         self.fabric = ChaosFabric(self._random, self._harness.scheduler.prefetcher.policy.limits)
         self._wake: float | None = None
         self._present = {device.name: device for device in devices}
+        self._host_memory_bytes = host_memory_bytes
+        self._nodes = dict.fromkeys((device.node for device in devices if device.node), "up")  # state by name
         self._deployed: dict[tuple[str, str], FunctionSpec] = {}
         self._pending: dict[int, StartSandbox | LoadMemory | Run] = {}  # the pending command of each sandbox
         self._alive: dict[int, Place] = {}  # places of live sandboxes
@@ -89,6 +99,8 @@ class ChaosShell:
             (1, self._remove),
             (1, self._lose_device),
             (2, self._add_device),
+            (2, self._change_node),
+            (2, self._return_node),
             (2, self._change_weight),
             (2, self._measure),
             (2, lambda: self.fabric.begin_session(self._tenant(), self._random.choice(SESSIONS))),
@@ -108,6 +120,8 @@ class ChaosShell:
         self._finish_all()
 
     def _finish_all(self) -> None:
+        for name in list(self._nodes):
+            self._step(self._return_node(name))
         for name in [device.name for device in self._devices if device.name not in self._present]:
             self._step(self._add_device(name))
         while self._pending or self.fabric.busy:
@@ -207,19 +221,57 @@ class ChaosShell:
         name = self._choose([*self._present])
         if name is None:
             return []
+        self._lose_device_named(name)
+        return [DeviceLost(name)]
+
+    def _lose_device_named(self, name: str) -> None:
         del self._present[name]
         for sandbox in [sandbox for sandbox, place in self._alive.items() if name in place]:
             del self._alive[sandbox]
             self._pending.pop(sandbox, None)
-        return [DeviceLost(name)]
 
     def _add_device(self, name: str | None = None) -> list[Event]:
-        missing = [device for device in self._devices if device.name not in self._present]
+        missing = [
+            device
+            for device in self._devices
+            if device.name not in self._present and self._nodes.get(device.node) != "lost"
+        ]
         device = next((device for device in missing if device.name == name), missing[0] if missing else None)
         if device is None:
             return []
         self._present[device.name] = device
         return [DeviceAdded(device)]
+
+    def _change_node(self) -> list[Event]:
+        """Lose, suspect or drain a node that is there, or report what it holds."""
+        name = self._choose([name for name, state in self._nodes.items() if state != "lost"])
+        if name is None:
+            return []
+        what = self._random.choice(("held", "lost", "suspected", "draining"))
+        if what == "held":
+            return [DatasetHeld(name, "images", self._random.choice((0, 10, 100)))]
+        self._nodes[name] = what
+        if what == "suspected":
+            return [NodeSuspected(name)]
+        if what == "draining":
+            return [NodeDraining(name, self._random.choice((None, after(self._harness.now, 20))))]
+        for device in [device for device in self._present.values() if device.node == name]:
+            self._lose_device_named(device.name)
+        self.fabric.node_lost(name)
+        return [NodeLost(name, "a failure")]
+
+    def _return_node(self, name: str | None = None) -> list[Event]:
+        """Let a node return that is not in service."""
+        away = [known for known, state in self._nodes.items() if state != "up"]
+        name = self._choose(away) if name is None else name
+        if name not in away:
+            return []
+        before, self._nodes[name] = self._nodes[name], "up"
+        if before != "lost":
+            return [NodeBack(name)]
+        devices = tuple(device for device in self._devices if device.node == name)
+        self._present.update((device.name, device) for device in devices)
+        return [NodeJoined(NodeSpec(name, self._host_memory_bytes, 100.0), devices)]
 
     def _change_weight(self) -> list[Event]:
         return [TenantWeightSet(self._tenant(), self._random.choice((0.5, 1, 3)))]

@@ -59,16 +59,23 @@ class ChaosFabric:
 
     def _fetch(self, fetch: Fetch) -> None:
         key = (fetch.dataset, fetch.path)
-        if any((other.dataset, other.path) == key for other in self._fetches.values()):
+        there = [other for other in self._fetches.values() if other.node == fetch.node]
+        if any((other.dataset, other.path) == key for other in there):
             raise AssertionError(f"fetched twice at the same time: {fetch}")
         prediction = self._predictions.get((fetch.tenant, fetch.session))
         likely = {(file.dataset, file.path): file.probability for file in prediction.files} if prediction else {}
         if likely.get(key, 0) <= THETA:
             raise AssertionError(f"fetched without a prediction: {fetch} after {prediction}")
         self._fetches[fetch.fetch] = fetch
-        running = [self._sizes[other.dataset, other.path] for other in self._fetches.values()]
+        running = [self._sizes[other.dataset, other.path] for other in (*there, fetch)]
         if len(running) > self._limits.fetches or (sum(running) > self._limits.bytes and len(running) > 1):
             raise AssertionError(f"exceeds the budget {self._limits}: {running}")
+
+    def node_lost(self, node: str) -> None:
+        """Forget the fetches of a node that is lost."""
+        for number in [number for number, fetch in self._fetches.items() if fetch.node == node]:
+            del self._fetches[number]
+            self._cancelled.pop(number, None)
 
     # --- actions ----------------------------------------------------------------------------------------
 

@@ -176,7 +176,7 @@ def test_the_sandbox_that_starts_slowest_is_stopped_last():
         harness.run_all(harness.call("slow", at=moment))
         harness.run_all(harness.call("quick", at=moment + 5))
     quick = next(iter(harness.flow("quick").sandboxes))
-    assert of_type(StopSandbox, harness.call("new")) == [StopSandbox(quick, "its pool slot is needed")]
+    assert of_type(StopSandbox, harness.call("new")) == [StopSandbox(quick, "its pool slot is needed", room_for="20")]
 
 
 def test_hole_3_an_earlier_deadline_goes_first():

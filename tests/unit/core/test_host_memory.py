@@ -24,7 +24,7 @@ def test_idle_sandboxes_are_stopped_when_the_hosts_memory_is_needed():
     assert [type(command).__name__ for command in commands[:2]] == ["StopSandbox", "StartSandbox"]
     assert commands[0].sandbox == 1
     assert "host's memory" in commands[0].reason
-    assert harness.scheduler.pool.host.claimed == 2 * GIB
+    assert harness.scheduler.registry.nodes[""].host.claimed == 2 * GIB
 
 
 def hungry_scheduler(sizes, policy="fair_resident", limit=8 * GIB):
@@ -43,7 +43,7 @@ def test_a_start_waits_while_running_sandboxes_claim_the_hosts_memory(policy):
     assert of_type(StartSandbox, harness.call("b")) == []
     commands = harness.run_all(first)
     assert [type(command).__name__ for command in commands[-3:]] == ["StopSandbox", "StartSandbox", "Dispatch"]
-    assert harness.scheduler.pool.host.claimed == 4 * GIB
+    assert harness.scheduler.registry.nodes[""].host.claimed == 4 * GIB
 
 
 def test_a_start_that_waits_for_memory_is_tried_when_a_sandbox_on_another_device_ends():

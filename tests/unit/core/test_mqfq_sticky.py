@@ -153,7 +153,7 @@ def test_leaving_active_swaps_the_memory_of_its_idle_sandboxes_out():
     commands = harness.finish("2")  # b goes into one of them, which puts it 10 ahead of a
     assert dispatched(commands) == [("5", "gpu-1", "warm")]
     assert tags(harness, "b").state is FlowState.THROTTLED
-    assert of_type(UnloadMemory, commands) == [UnloadMemory(1)]
+    assert of_type(UnloadMemory, commands) == [UnloadMemory(1, "its flow runs ahead of others")]
 
 
 def test_an_idle_flow_turns_inactive_after_alpha_mean_inter_arrival_times_since_last_serviced():
@@ -183,7 +183,7 @@ def test_becoming_active_loads_the_memory_of_idle_sandboxes_again():
     assert of_type(UnloadMemory, harness.send(Woke(), at=10))
     harness.ready(harness.call("b", at=11))  # the only slot is taken
     assert of_type(LoadMemory, harness.call("a", at=11.5)) == [
-        LoadMemory(1)
+        LoadMemory(1, "its flow has or expects calls")
     ]  # it waits, but its memory is loaded already
     assert dispatched(harness.finish("2")) == [("3", "gpu-1", "swap_in")]
 
@@ -246,7 +246,7 @@ def test_the_pool_is_bounded_and_lru_among_the_idle():
     harness = mqfq(*(function(name) for name in names), pool_slots=2)
     for name in ("a", "b", "a"):
         harness.run_all(harness.call(name))
-    assert of_type(StopSandbox, harness.call("c")) == [StopSandbox(2, "its pool slot is needed")]
+    assert of_type(StopSandbox, harness.call("c")) == [StopSandbox(2, "its pool slot is needed", room_for="3")]
 
 
 def test_defaults():

@@ -7,6 +7,7 @@ from aliquot.core.commands import (
     Dispatch,
     Fail,
     LoadMemory,
+    Purpose,
     Reject,
     Run,
     SetSlice,
@@ -46,8 +47,8 @@ def one_device(**kwargs):
 def test_a_first_call_starts_a_sandbox_and_runs_when_that_is_ready():
     harness = one_device()
     assert harness.call("f", at=1) == [
-        StartSandbox(1, "default", "f", ("gpu-1",), "0"),
-        SetSlice(1, 1, 1),
+        StartSandbox(1, "default", "f", ("gpu-1",), "0", Purpose.CALL, "oldest"),
+        SetSlice(1, 1, 1, "it starts"),
         Dispatch("0", 1, ("gpu-1",), Start.COLD, "oldest"),
     ]
     assert harness.send(SandboxStarted(1), at=3) == [Run("0", 1)]
@@ -94,9 +95,9 @@ def test_idle_sandboxes_are_swapped_out_for_one_that_needs_their_bytes():
     harness = one_device(memory_bytes=GIB)
     harness.run_all(harness.call("f"))
     assert harness.call("g") == [
-        UnloadMemory(1),
-        StartSandbox(2, "default", "g", ("gpu-1",), "1"),
-        SetSlice(2, 1, 1),
+        UnloadMemory(1, "its memory is needed", room_for="1"),
+        StartSandbox(2, "default", "g", ("gpu-1",), "1", Purpose.CALL, "oldest"),
+        SetSlice(2, 1, 1, "it starts"),
         Dispatch("1", 2, ("gpu-1",), Start.COLD, "oldest"),
     ]
 
@@ -106,8 +107,8 @@ def test_a_swapped_out_sandbox_is_loaded_not_started():
     harness.run_all(harness.call("f"))
     harness.run_all(harness.call("g"))
     assert harness.call("f") == [
-        UnloadMemory(2),
-        LoadMemory(1),
+        UnloadMemory(2, "its memory is needed", room_for="2"),
+        LoadMemory(1, "a call was dispatched to it"),
         Dispatch("2", 1, ("gpu-1",), Start.SWAP_IN, "oldest"),
     ]
     assert harness.send(MemoryLoaded(1)) == [Run("2", 1)]
@@ -309,7 +310,7 @@ def test_a_sandbox_that_finishes_loading_after_keep_alive_ended_is_swapped_out()
     loading = harness.call("f", at=10)  # its bytes are being loaded
     harness.send(InvocationCancelled("2"), at=10)
     harness.send(Woke(), at=40)  # the loading is not finished
-    assert of_type(UnloadMemory, harness.ready(loading, at=41)) == [UnloadMemory(1)]
+    assert of_type(UnloadMemory, harness.ready(loading, at=41)) == [UnloadMemory(1, "keep-alive is over")]
 
 
 def test_a_call_at_the_moment_of_expiry_finds_the_sandbox_still_there():
@@ -347,7 +348,7 @@ def test_anticipatory_swaps_out_a_flow_that_is_idle_longer_than_usual():
         harness.now = second
         harness.run_all(harness.call("f"))
     assert harness.send(Woke(), at=13.9) == [WakeAt(14)]
-    assert harness.send(Woke(), at=14) == [UnloadMemory(1)]  # 8 + 1.5 x 4
+    assert harness.send(Woke(), at=14) == [UnloadMemory(1, "keep-alive is over")]  # 8 + 1.5 x 4
     assert dispatched(harness.call("f", at=20)) == [("3", "gpu-1", "swap_in")]
 
 

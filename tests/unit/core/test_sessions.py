@@ -91,7 +91,7 @@ def test_sessions_keep_at_most_half_a_device_and_lose_the_least_recent():
     functions = [function(name, memory_bytes=GIB) for name in names]
     harness = Harness("fcfs", devices=[device(memory_bytes=4 * GIB)], functions=functions)
     sandboxes = [serve(harness, "a", name=name) for name in names[:4]]
-    assert sorted(harness.scheduler.pool.session_sandboxes.kept) == sandboxes[2:]
+    assert sorted(harness.scheduler.registry.nodes[""].host.kept) == sandboxes[2:]
     (swapped_out,) = of_type(UnloadMemory, harness.call("f4"))
     assert swapped_out.sandbox == sandboxes[0]
 
@@ -101,7 +101,7 @@ def test_a_sandbox_larger_than_half_a_device_is_not_kept_and_displaces_none():
     harness = Harness("fcfs", devices=[device(memory_bytes=4 * GIB)], functions=functions)
     small = serve(harness, "a", name="small")
     serve(harness, "b", name="large")
-    assert list(harness.scheduler.pool.session_sandboxes.kept) == [small]
+    assert list(harness.scheduler.registry.nodes[""].host.kept) == [small]
 
 
 def test_a_pool_slot_is_taken_from_a_session_last():
@@ -122,7 +122,7 @@ def test_the_hosts_memory_is_taken_from_a_session_last_and_at_most_half_is_kept(
     harness.send(HostMemorySet(4 * GIB))
     harness.send(*(FunctionDeployed(DEFAULT_TENANT, spec) for spec in hungry))
     first, second, third = (serve(harness, "a", name=name) for name in "fgh")
-    assert list(harness.scheduler.pool.session_sandboxes.kept) == [second, third]
+    assert list(harness.scheduler.registry.nodes[""].host.kept) == [second, third]
     fourth = serve(harness, name="i")
     stopped = [command.sandbox for name in "jk" for command in of_type(StopSandbox, begin_commands(harness, name))]
     assert stopped == [first, fourth]
@@ -176,7 +176,7 @@ def test_a_session_that_ended_while_its_call_ran_keeps_nothing():
     commands = harness.call("f", session="a")
     ended(harness)
     harness.run_all(commands)
-    assert not harness.scheduler.pool.session_sandboxes.kept
+    assert not harness.scheduler.registry.nodes[""].host.kept
     assert not harness.scheduler.pool.session_sandboxes.sessions
 
 
@@ -191,7 +191,7 @@ def test_sessions_of_the_same_name_in_two_tenants_are_separate():
     for tenant in ("ann", "bob"):
         harness.run_all(harness.call("f", tenant=tenant, session="a"))
     harness.send(SessionEnded("ann", "a"))
-    assert [sandbox.flow.key.tenant for sandbox in harness.scheduler.pool.session_sandboxes.kept.values()] == ["bob"]
+    assert [sandbox.flow.key.tenant for sandbox in harness.scheduler.registry.nodes[""].host.kept.values()] == ["bob"]
 
 
 def test_a_newer_version_stops_kept_sandboxes():
@@ -199,7 +199,7 @@ def test_a_newer_version_stops_kept_sandboxes():
     held = serve(harness, "a")
     stopped = of_type(StopSandbox, harness.send(FunctionDeployed(DEFAULT_TENANT, function(run_s=2))))
     assert [command.sandbox for command in stopped] == [held]
-    assert not harness.scheduler.pool.session_sandboxes.kept
+    assert not harness.scheduler.registry.nodes[""].host.kept
 
 
 def test_a_snapshot_includes_kept_sandboxes():

@@ -3,11 +3,21 @@
 from collections.abc import Iterator
 
 from aliquot.core.interfaces import FetchLimits
+from aliquot.core.prefetching.by_node import NodePrefetchers
 from aliquot.core.prefetching.prefetcher import Prefetcher
 from aliquot.core.prefetching.records import PrefetchFile
 
 
-def violations(prefetcher: Prefetcher) -> Iterator[str]:
+def violations(prefetchers: NodePrefetchers) -> Iterator[str]:
+    """Yield a text for each error in the state of a node's prefetcher."""
+    for node, prefetcher in prefetchers.by_node.items():
+        for key in prefetcher.audiences:
+            if prefetchers.node_of.get(key) != node:
+                yield f"audience {key} is on node '{node}', but belongs to '{prefetchers.node_of.get(key)}'"
+        yield from _violations(prefetcher)
+
+
+def _violations(prefetcher: Prefetcher) -> Iterator[str]:
     yield from _files(prefetcher)
     yield from _audiences(prefetcher)
     yield from _budget(prefetcher)

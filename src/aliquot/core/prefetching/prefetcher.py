@@ -1,4 +1,4 @@
-"""The prefetcher: a state machine inside the scheduler that fetches files before they are opened.
+"""The prefetcher of a node: a state machine inside the scheduler that fetches files before they are opened.
 
 When a session begins or a call arrives, the prefetcher requests a prediction from the shell. The policy chooses among
 the predicted files, and they are fetched in turn within a budget.
@@ -25,6 +25,7 @@ from aliquot.core.prefetching.records import (
     Audience,
     AudienceKey,
     DatasetReaders,
+    FetchNumbers,
     FileKey,
     PrefetchFile,
     WantedFile,
@@ -37,16 +38,19 @@ PREDICTION_TIMEOUT_S = 5  # after that another prediction may be requested
 class Prefetcher:
     """Tracks the files that audiences are expected to open, and fetches them within the budget."""
 
-    def __init__(self, policy: Prefetching, outbox: list[Command]) -> None:
+    def __init__(
+        self, policy: Prefetching, outbox: list[Command], node: str, readers: DatasetReaders, numbers: FetchNumbers
+    ) -> None:
         self.policy = policy
         self._outbox = outbox
         self.queue = FetchQueue(policy.limits)
         self.backoff = Backoff()
-        self.readers = DatasetReaders()
+        self.node = node
+        self.readers = readers  # of all nodes
+        self._numbers = numbers
         self.audiences: dict[AudienceKey, Audience] = {}
         self.files: dict[FileKey, PrefetchFile] = {}
         self.in_flight: dict[int, PrefetchFile] = {}
-        self.started = 0  # the number of the last fetch
         self.needs_decision = False  # whether `decide` may have something to do
         self._unwanted: dict[FileKey, str] = {}  # fetches that no audience needs any more, with the reason
 
@@ -68,18 +72,18 @@ class Prefetcher:
         if audience is not None:
             self._remove_audience(audience, "its session ended")
 
-    def function_changed(self, tenant: str, before: Sequence[str], after: Sequence[str]) -> None:
-        """Update the datasets that a function reads."""
+    def drop_unread(self, tenant: str, datasets: Sequence[str]) -> None:
+        """Drop the files of datasets that no function of the tenant reads any more."""
         queue = self.queue.tenants.get(tenant)
-        for dataset in self.readers.change(tenant, before, after):
+        for dataset in datasets:
             for audience in list(queue.audiences.values()) if queue is not None else ():
                 self._drop_dataset(audience, dataset, f"no function of {tenant} reads {dataset} any more")
 
-    def function_removed(self, tenant: str, function: str, datasets: Sequence[str]) -> None:
-        audience = self.audiences.get((tenant, audience_of("", function)))
+    def audience_left(self, key: AudienceKey, reason: str) -> None:
+        """Drop an audience that has ended or belongs to another node now."""
+        audience = self.audiences.get(key)
         if audience is not None:
-            self._remove_audience(audience, "its function was removed")
-        self.function_changed(tenant, datasets, ())
+            self._remove_audience(audience, reason)
 
     def dataset_removed(self, event: DatasetRemoved) -> None:
         self.backoff.forget(event.dataset)
@@ -91,11 +95,6 @@ class Prefetcher:
 
     def files_predicted(self, event: FilesPredicted, *, now: float) -> None:
         """Replace the files to fetch for an audience by the policy's choice among the predicted ones."""
-        for file in event.files:
-            if not 0 <= file.probability <= 1 or file.size < 0:
-                raise EventError(
-                    f"{file.dataset}/{file.path}: P {file.probability} with {file.size} bytes is impossible"
-                )
         audience = self.audiences.get((event.tenant, event.session))
         if audience is None:  # it has ended in the meantime
             return
@@ -123,7 +122,7 @@ class Prefetcher:
             audience.next_reason = reason
             return
         audience.requested_at, audience.next_reason = now, None
-        self._outbox.append(Predict(audience.queue.tenant, audience.session, audience.function, reason))
+        self._outbox.append(Predict(audience.queue.tenant, audience.session, audience.function, reason, self.node))
 
     def _audience(self, tenant: str, session: str) -> Audience:
         audience = self.audiences.get((tenant, session))
@@ -184,22 +183,20 @@ class Prefetcher:
             file = self.files.get(key)
             if file is not None and file.fetch is not None and not file.wanted_by and not file.cancelled:
                 file.cancelled = True
-                self._outbox.append(CancelFetch(file.fetch, reason))
+                self._outbox.append(CancelFetch(file.fetch, reason, self.node))
         self._unwanted.clear()
         while (found := self.queue.take()) is not None:
             audience, (file, reason) = found
-            self.started += 1
-            file.fetch = self.started
+            file.fetch = self._numbers.next(self.node)
             self.in_flight[file.fetch] = file
             self.queue.begin(file, audience.queue)
-            self._outbox.append(Fetch(file.fetch, audience.queue.tenant, audience.session, *file.key, reason))
+            self._outbox.append(
+                Fetch(file.fetch, audience.queue.tenant, audience.session, *file.key, reason, self.node)
+            )
 
     def fetch_ended(self, event: FetchEnded, *, now: float) -> None:
         """Free the budget of a fetch that ended. A failed file is delayed before it is fetched again."""
-        file = self.in_flight.pop(event.fetch, None)
-        if file is None:
-            known = "has ended already" if 0 < event.fetch <= self.started else "never began"
-            raise EventError(f"fetch {event.fetch} {known}")
+        file = self.in_flight.pop(event.fetch)
         self.needs_decision = True
         self.queue.end(file)
         file.fetch = None
@@ -217,3 +214,10 @@ class Prefetcher:
         for audience in file.wanted_by.values():
             del audience.wants[file.key]
         del self.files[file.key]
+
+
+def check_files(event: FilesPredicted) -> None:
+    """Raise `EventError` if a predicted file is impossible."""
+    for file in event.files:
+        if not 0 <= file.probability <= 1 or file.size < 0:
+            raise EventError(f"{file.dataset}/{file.path}: P {file.probability} with {file.size} bytes is impossible")

@@ -1,10 +1,12 @@
 """The prefetcher's records: audiences, the files they are expected to open, and each tenant's queue of them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, TypeAlias
 
 FileKey: TypeAlias = tuple[str, str]  # dataset and path
 AudienceKey: TypeAlias = tuple[str, str]  # tenant and session, or `function/NAME` for calls without one
+
+MAX_LOST_FETCHES = 1000  # fetches of lost nodes that are remembered
 
 _WITHOUT_SESSION = "function/"
 
@@ -93,6 +95,28 @@ class TenantQueue:
                 return audience, want
             del self.waiting[session]
         return None
+
+
+class FetchNumbers:
+    """The numbers of fetches, which all nodes share, and the node of each fetch that is in flight."""
+
+    def __init__(self) -> None:
+        self.last = 0
+        self.nodes: dict[int, str] = {}
+        self.lost: dict[int, None] = {}  # fetches of lost nodes, whose end may still be reported
+
+    def next(self, node: str) -> int:
+        self.last += 1
+        self.nodes[self.last] = node
+        return self.last
+
+    def forget(self, fetches: Iterable[int]) -> None:
+        """Forget fetches whose node is lost."""
+        for fetch in fetches:
+            self.nodes.pop(fetch, None)
+            self.lost[fetch] = None
+        while len(self.lost) > MAX_LOST_FETCHES:
+            del self.lost[next(iter(self.lost))]
 
 
 class DatasetReaders:

@@ -14,14 +14,14 @@ from aliquot.live.node.base import SandboxUsage
 def describe(scheduler: Scheduler, usage: Iterable[SandboxUsage], *, calls: int, stopping: bool) -> dict[str, Any]:
     """Return the status that `aliquot top` and the operator's routes show."""
     used = {entry.sandbox: entry for entry in usage}
-    pool = scheduler.pool
+    pool, nodes = scheduler.pool, scheduler.registry.nodes.values()
     return {
         "now_s": scheduler.now,
         "stopping": stopping,
         "policies": list(scheduler.policy_names),
         "calls": calls,
-        "host_bytes": pool.host.claimed,
-        "host_limit_bytes": pool.host.limit,
+        "host_bytes": sum(node.host.claimed for node in nodes),
+        "host_limit_bytes": sum(limit for node in nodes if (limit := node.host.limit) is not None) or None,
         "sandboxes_started": pool.started,
         "devices": [_device(device) for device in scheduler.registry.devices.values()],
         "flows": [_flow(flow) for flow in scheduler.registry.flows.values()],

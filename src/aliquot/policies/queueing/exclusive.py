@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import TypeAlias
 
-from aliquot.core.device_index import MAX_COMPARED, DeviceClass
+from aliquot.core.device_index import MAX_CANDIDATES, MAX_COMPARED, DeviceClass
 from aliquot.core.interfaces import Choice, Params, Queueing, RandomSource
 from aliquot.core.model import DEFAULT_TENANT
 from aliquot.core.view import DeviceView, FlowView, InvocationView, View
@@ -33,17 +33,28 @@ class ClientGroup:
         self.order = ArrivalOrder()
         self.queued = 0
         self.devices: list[DeviceView] = []
-        self.classes: dict[DeviceClass, None] = {}  # of its devices
-        self.by_use: OrderedDict[int, DeviceView] = OrderedDict()  # freed ones first, those just dispatched to last
+        # By class, freed devices first and those just dispatched to last. It is used among many devices.
+        self.classes: dict[DeviceClass, OrderedDict[int, DeviceView]] = {}
 
     def add(self, device: DeviceView) -> None:
         insort(self.devices, device, key=lambda each: each.index)
-        self.by_use[device.index] = device
-        self.classes[device.device_class] = None
+        self.classes.setdefault(device.device_class, OrderedDict())[device.index] = device
 
-    def to_look_at(self, view: View) -> Sequence[DeviceView]:
-        """Return its devices, or among many devices a few of them."""
-        return [*islice(self.by_use.values(), MAX_COMPARED)] if view.many else self.devices
+    def remove(self, device: DeviceView) -> None:
+        self.devices.remove(device)
+        del self.classes[device.device_class][device.index]
+
+    def used(self, device: DeviceView, *, last: bool) -> None:
+        """Look at the device after the others of its class, or before them."""
+        self.classes[device.device_class].move_to_end(device.index, last=last)
+
+    def to_look_at(self, flow: FlowView, view: View) -> Sequence[DeviceView]:
+        """Return its devices, or among many devices a few of each class that can run the flow."""
+        if not view.many:
+            return self.devices
+        count = max(1, MAX_COMPARED // max(1, len(flow.classes)))
+        own = [devices for each in flow.classes[:MAX_CANDIDATES] if (devices := self.classes.get(each))]
+        return [device for devices in own for device in islice(devices.values(), count)]
 
 
 class Exclusive(Queueing):
@@ -86,19 +97,20 @@ class Exclusive(Queueing):
 
     def dispatched(self, flow: FlowView, invocation: InvocationView, device: DeviceView, view: View) -> None:
         self._group_of[_client(flow)].queued -= 1
-        self._owner[device.index].by_use.move_to_end(device.index)
+        if device.index in self._owner:  # an adopted call may run on a device that gets no work
+            self._owner[device.index].used(device, last=True)
 
     def finished(self, flow: FlowView, invocation: InvocationView, view: View) -> None:
         for device in invocation.devices:
             if device.index in self._owner:  # it may be gone
-                self._owner[device.index].by_use.move_to_end(device.index, last=False)
+                self._owner[device.index].used(device, last=False)
 
     def choose(self, view: View) -> Choice | None:
         heads = [(flow, group) for group in self._groups if (flow := group.order.first()) is not None]
         reserved: dict[int, None] = {}  # devices that an older call from another group waits for
         for flow, group in sorted(heads, key=lambda head: head[0].head.number):
-            devices: Sequence[DeviceView] = group.to_look_at(view)
-            guest = flow.spec.device_count > 1 or not any(own in flow.classes for own in group.classes)
+            devices: Sequence[DeviceView] = group.to_look_at(flow, view)
+            guest = flow.spec.device_count > 1 or not any(group.classes.get(own) for own in flow.classes)
             if guest:  # too large for its own devices, so it may use others
                 devices = [device for device in view.candidates(flow) if view.could_hold(flow, device)]
             place = least_recent(view, flow, [device for device in devices if device.index not in reserved])
@@ -133,8 +145,7 @@ class Exclusive(Queueing):
         emptiest = min(donors, key=lambda group: group.queued)
         if fullest.queued > self._threshold * max(emptiest.queued, 1):
             device = min(emptiest.devices, key=lambda device: (device.running, device.last_dispatch, device.index))
-            emptiest.devices.remove(device)
-            del emptiest.by_use[device.index]
+            emptiest.remove(device)
             self._give(device, fullest)
 
     def _give(self, device: DeviceView, group: ClientGroup) -> None:

@@ -116,7 +116,7 @@ class FairResident(Queueing):
             self._clock.set_idle(flow)
         if params.adaptive:
             self._typical += LEARNING_RATE * (charge - self._typical) if self._typical else charge
-            self._set_window(flow, device, invocation.share, len(view.devices))
+            self._set_window(flow, device, invocation.share, len(view.devices) or 1)
 
     def _set_window(self, flow: FlowView, device: DeviceView, share: float, devices: int) -> None:
         """Set the window from the typical charge. A window of a few swap-ins would be spent on them alone."""

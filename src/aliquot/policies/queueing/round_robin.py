@@ -24,8 +24,8 @@ class RoundRobin(InArrivalOrder):
         return Choice(flow, *place, f"{device.spec.name}'s turn") if place else None
 
     def dispatched(self, flow: FlowView, invocation: InvocationView, device: DeviceView, view: View) -> None:
-        at = self._at if view.devices[self._at] is device else view.devices.index(device)
-        self._turn = (at + 1) % len(view.devices)
+        if self._at < len(view.devices) and view.devices[self._at] is device:
+            self._turn = (self._at + 1) % len(view.devices)
 
     def devices_changed(self, view: View) -> None:
         self._turn %= len(view.devices) or 1

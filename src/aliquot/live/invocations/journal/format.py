@@ -1,5 +1,6 @@
 """Read the steps of a journal, whichever format wrote them.
 
+4  Devices belong to nodes, and more commands carry a reason and the invocation that room is made for.
 3  As 2. The scheduler in its snapshots has other fields.
 2  `StartSandbox` carries its invocation, and commands name a place as a list of devices.
 1  `StartSandbox` has no invocation, and commands name a place as one text, `gpu-1,gpu-2`, in the field `device`.
@@ -11,8 +12,11 @@ Snapshots of older formats cannot be restored. Their segments are replayed from 
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
+from aliquot.core.commands import Command, LoadMemory, SetSlice, StartSandbox, StopSandbox, UnloadMemory
 from aliquot.core.places import SEPARATOR
+from aliquot.live.invocations.journal.snapshot import FORMAT
 from aliquot.live.invocations.journal.writer import JournalStep
 
 _decode = msgspec.msgpack.Decoder(JournalStep).decode
@@ -24,6 +28,19 @@ def read_step(body: bytes, journal_format: int) -> JournalStep:
         return _decode(body)
     first, now, events, commands = msgspec.msgpack.decode(body)
     return msgspec.convert([first, now, events, _upgraded(commands)], JournalStep)
+
+
+def in_format(commands: list[Command], journal_format: int) -> list[Command]:
+    """Return the commands without the fields that the format did not have yet, for a comparison."""
+    return commands if journal_format == FORMAT else [_without_new_fields(command) for command in commands]
+
+
+def _without_new_fields(command: Command) -> Command:
+    if isinstance(command, StartSandbox | LoadMemory | SetSlice):
+        return replace(command, reason="")
+    if isinstance(command, UnloadMemory):
+        return replace(command, reason="", room_for=None)
+    return replace(command, room_for=None) if isinstance(command, StopSandbox) else command
 
 
 def _upgraded(commands: list[dict[str, Any]]) -> list[dict[str, Any]]:

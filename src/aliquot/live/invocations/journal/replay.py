@@ -11,7 +11,7 @@ from aliquot.core.commands import Command
 from aliquot.core.errors import EventError, InputError
 from aliquot.core.scheduler import Scheduler
 from aliquot.live.invocations.journal import snapshot
-from aliquot.live.invocations.journal.format import read_step
+from aliquot.live.invocations.journal.format import in_format, read_step
 from aliquot.live.invocations.journal.writer import JournalStep
 from aliquot.live.store.base import JournalEntry, StoreError
 from aliquot.live.store.journal import read_journal
@@ -82,7 +82,7 @@ class _Replayer:
         if self._scheduler is None:
             return False
         self._next_event = step.first + len(step.events)
-        again = _step(self._scheduler, step)
+        again = in_format(_step(self._scheduler, step), self._head.format)
         self._steps += 1
         self._events += len(step.events)
         self._commands += len(step.commands)

@@ -1,5 +1,6 @@
 """First come, first served over several flows, in O(1), and the base of policies that use this order."""
 
+from bisect import insort
 from collections import deque
 from collections.abc import Iterator
 
@@ -17,7 +18,11 @@ class ArrivalOrder:
         self._entries: deque[tuple[int, FlowView]] = deque()
 
     def push(self, flow: FlowView, number: int) -> None:
-        self._entries.append((number, flow))
+        entries = self._entries
+        if entries and number < entries[-1][0]:  # it returns to its queue, which is rare
+            insort(entries, (number, flow), key=lambda entry: entry[0])
+        else:
+            entries.append((number, flow))
 
     def first(self) -> FlowView | None:
         """Return the flow whose head has waited longest."""

@@ -81,7 +81,7 @@ class EndEstimator:
                 start_s = displaced_s = 0.0
                 if sandbox.state not in HOLDS_DEVICE_MEMORY:
                     start_s, displaced_s = reload_s(flow, device), swapped_out_s(flow, device)
-                cost_s = start_s + displaced_s + self._stretched_run_s(flow, device)
+                cost_s = start_s + displaced_s + self._stretched_run_s(flow, device) + view.data_s(flow, device)
                 nearness = flow.nearness(sandbox)
                 if best is None or (cost_s, nearness) < (best.cost_s, nearest):
                     best = ExpectedEnd(cost_s, start_s, displaced_s, (device, sandbox))
@@ -98,7 +98,7 @@ class EndEstimator:
                 start_s, displaced_s = cold_s(flow, device), swapped_out_s(flow, device)
                 if device.pool_full:
                     displaced_s += start_s  # the start of the sandbox that is stopped, if it is like this one
-                cost_s = start_s + displaced_s + self._stretched_run_s(flow, device)
+                cost_s = start_s + displaced_s + self._stretched_run_s(flow, device) + view.data_s(flow, device)
                 if best is None or cost_s < best.cost_s:
                     best = ExpectedEnd(cost_s, start_s, displaced_s, (device, None))
                     as_good = [best.place]

@@ -11,6 +11,7 @@ from aliquot.core.lifecycle import HOLDS_DEVICE_MEMORY
 from aliquot.core.view import DeviceView, FlowView, SandboxView, View
 
 Placement: TypeAlias = tuple[DeviceView, SandboxView | None]
+Place: TypeAlias = tuple[DeviceView, SandboxView]
 
 
 def on_device(view: View, flow: FlowView, device: DeviceView) -> Placement | None:
@@ -39,7 +40,7 @@ def sticky(view: View, flow: FlowView, allowed: Callable[[DeviceView], bool] | N
     if flow.spec.share:
         return _packed_sticky(view, flow, allowed or (lambda _: True))
     swapped_out: Placement | None = None
-    for device, sandbox in view.idle_places(flow):
+    for device, sandbox in _near_data_first(view, flow, view.idle_places(flow)):
         if not view.can_use(sandbox) or (allowed and not allowed(device)):
             continue
         if sandbox.state in HOLDS_DEVICE_MEMORY:
@@ -72,9 +73,22 @@ def _most_free_slots(view: View, flow: FlowView, allowed: Callable[[DeviceView],
     max_free = 0
     for device in view.candidates(flow):
         free = device.slots - device.running
-        if free > max_free and view.can_start(flow, device) and (allowed is None or allowed(device)):
+        better = free > max_free or (best is not None and free == max_free and _is_nearer(view, flow, device, best))
+        if better and view.can_start(flow, device) and (allowed is None or allowed(device)):
             best, max_free = device, free
     return (best, None) if best is not None else None
+
+
+def _near_data_first(view: View, flow: FlowView, places: Sequence[Place]) -> Sequence[Place]:
+    """Order places by the time to bring the flow's data, if there are data."""
+    if not flow.spec.datasets or len(places) < 2:  # noqa: PLR2004 - there is no choice
+        return places
+    return sorted(places, key=lambda place: view.data_s(flow, place[0]))
+
+
+def _is_nearer(view: View, flow: FlowView, device: DeviceView, other: DeviceView) -> bool:
+    """Return whether the flow's data come to the device in less time than to the other."""
+    return bool(flow.spec.datasets) and view.data_s(flow, device) < view.data_s(flow, other)
 
 
 def by_last_dispatch(view: View) -> list[DeviceView]:

@@ -26,7 +26,7 @@ class Shortest(Queueing):
         """Return the key of the flow. The smallest key is served first."""
 
     def enqueued(self, flow: FlowView, invocation: InvocationView, view: View) -> None:
-        if flow.queued == 1:
+        if flow.queued == 1 or flow.head.number == invocation.number:  # a new head may have returned to the queue
             self._place(flow)
 
     def dispatched(self, flow: FlowView, invocation: InvocationView, device: DeviceView, view: View) -> None:
