@@ -30,7 +30,7 @@ class NodeJoined(Struct, frozen=True, tag=True):
 
 
 class NodeSuspected(Struct, frozen=True, tag=True):
-    """Nothing was heard from the node for a while. It gets no new work, and what runs there may still end."""
+    """The node has been silent for a while. It gets no new work, and what runs there may still end."""
 
     node: str
 
