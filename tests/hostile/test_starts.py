@@ -9,7 +9,6 @@ from wheels import make_wheel
 from aliquot.testing.client import from_pairs, to_pairs
 from aliquot.testing.waiting import wait_until
 
-BUILD_S = 10
 MEMORY_MIB = 256
 DISK_MIB = 64
 PROCESSES = 64
@@ -55,11 +54,10 @@ def index():
 @pytest.fixture(scope="module")
 def server_options():
     limits = {
-        "build_s": BUILD_S,
         "build_memory_bytes": f"{MEMORY_MIB}MiB",
         "build_processes": PROCESSES,
         "environment_bytes": f"{DISK_MIB}MiB",
-        "builds": 6,
+        "builds": 3,
         "builds_waiting": 2,
         "environments_tenant_bytes": "8MiB",
     }
@@ -91,37 +89,37 @@ def error(client, activation_id):
     return found["response"]["result"]["error"]
 
 
-@pytest.fixture(scope="module")
-def calls(tenants):
-    """Calls of functions whose start never ends or takes too much, by package. All begin at once, to save time."""
-    begun = {}
-    for package, count in {"stuck": 12, "endless": 12, "hungry": 1, "forking": 1, "filling": 1}.items():
-        deploy(tenants.attacker, package, imports=["endless"] if package == "endless" else [])
-        begun[package] = [invoke(tenants.attacker, package) for _ in range(count)]
-    return begun
-
-
 def deploy(client, name, *, requirement="", imports=()):
     needs = {"requirements": [requirement or name], "imports": list(imports)}
     client.deploy(name, ANSWER, annotations=to_pairs(needs), limits={"timeout": IMPORTS_MS if imports else 60_000})
 
 
-@pytest.mark.budget("slots, while an environment is built")
-def test_calls_that_wait_for_an_index_that_never_answers_take_no_slot(tenants, calls):
+@pytest.fixture(scope="module")
+def calls(tenants):
+    """Calls of functions whose start never ends or takes too much, by package. All begin at once, to save time."""
+    begun = {}
+    for package, count in {"hungry": 1, "forking": 1, "filling": 1, "endless": 12}.items():
+        deploy(tenants.attacker, package, imports=["endless"] if package == "endless" else [])
+        begun[package] = [invoke(tenants.attacker, package) for _ in range(count)]
+    return begun
+
+
+@pytest.mark.budget("one build")
+@pytest.mark.parametrize(
+    ("package", "expected"),
+    [
+        ("hungry", f"exhausted its memory of {MEMORY_MIB} MiB (--limit build_memory_bytes)"),
+        ("forking", "ERROR: forked "),
+        ("filling", f"took more than {DISK_MIB} MiB of disk space"),
+    ],
+)
+def test_a_build_that_takes_too_much_is_ended(tenants, calls, package, expected):
     tenants.check_neighbour()
-    assert not any(record(tenants.attacker, call) for call in calls["stuck"]), "they still wait"
-
-
-@pytest.mark.budget("builds")
-def test_a_tenant_with_many_builds_is_refused_and_the_neighbours_begins_at_once(tenants, calls):
-    refused = []
-    for number in range(3):
-        deploy(tenants.attacker, f"stuck{number}", requirement=f"stuck==1.{number}")
-        refused.append(invoke(tenants.attacker, f"stuck{number}"))
-    assert "2 environments of namespace attacker wait to be built" in error(tenants.attacker, refused[-1])
-    deploy(tenants.neighbour, "tiny")
-    assert tenants.neighbour.result("tiny", {}) == {"answer": 42}
-    assert not any(record(tenants.attacker, call) for call in calls["stuck"]), "it has not waited for the others"
+    for call in calls[package]:
+        said = error(tenants.attacker, call)
+        assert expected in said
+        if package == "forking":
+            assert int(said.partition("forked ")[2].split()[0]) < PROCESSES
 
 
 def test_imports_that_never_end_are_given_up_at_the_time_limit(tenants, calls):
@@ -133,28 +131,40 @@ def test_imports_that_never_end_are_given_up_at_the_time_limit(tenants, calls):
     tenants.check_neighbour()
 
 
-@pytest.mark.budget("one build")
-@pytest.mark.parametrize(
-    ("package", "expected"),
-    [
-        ("hungry", f"exhausted its memory of {MEMORY_MIB} MiB (--limit build_memory_bytes)"),
-        ("forking", "ERROR: forked "),
-        ("filling", f"took more than {DISK_MIB} MiB of disk space"),
-        ("stuck", f"not installed within {BUILD_S} s, the time limit of a build (--limit build_s)"),
-    ],
-)
-def test_a_build_that_takes_too_much_is_ended(tenants, calls, package, expected):
-    for call in calls[package]:
-        said = error(tenants.attacker, call)
-        assert expected in said
-        if package == "forking":
-            assert int(said.partition("forked ")[2].split()[0]) < PROCESSES
+@pytest.fixture(scope="module")
+def stuck(tenants, calls):
+    """Calls that wait for builds which the index never answers: two that run, two that wait, and one more."""
+    for call in (call for begun in calls.values() for call in begun):
+        error(tenants.attacker, call)  # first these, whose builds take places
+    begun = []
+    for number in range(5):
+        deploy(tenants.attacker, f"stuck{number}", requirement=f"stuck=={number}")
+        begun.append([invoke(tenants.attacker, f"stuck{number}") for _ in range(12 if number == 0 else 1)])
+    return begun
+
+
+@pytest.mark.budget("slots, while an environment is built")
+def test_calls_that_wait_for_an_index_that_never_answers_take_no_slot(tenants, stuck):
+    tenants.check_neighbour()
+    assert not any(record(tenants.attacker, call) for call in stuck[0]), "they still wait"
+
+
+@pytest.mark.budget("builds")
+def test_a_tenant_with_many_builds_is_refused_and_the_neighbours_begins_at_once(tenants, stuck):
+    assert "2 environments of namespace attacker wait to be built" in error(tenants.attacker, stuck[4][0])
+    deploy(tenants.neighbour, "tiny")
+    assert tenants.neighbour.result("tiny", {}) == {"answer": 42}
+    assert not any(record(tenants.attacker, call) for call in stuck[0]), "it has not waited for the others"
+
+
+def test_calls_that_waited_for_a_build_that_failed_get_the_installers_words(tenants, stuck, index):
+    index.released.set()
+    for call in (call for begun in stuck[:4] for call in begun):
+        assert "No matching distribution found for stuck==" in error(tenants.attacker, call)
 
 
 @pytest.mark.budget("environments")
-def test_environments_that_take_too_much_make_way_and_the_neighbours_stay(tenants, calls):
-    for package in ("hungry", "forking", "filling", "stuck"):
-        error(tenants.attacker, calls[package][-1])
+def test_environments_that_take_too_much_make_way_and_the_neighbours_stay(tenants):
     deploy(tenants.neighbour, "tiny")
     tenants.neighbour.result("tiny", {})
     names = []
@@ -175,9 +185,8 @@ def environments(tenants):
     return {path.name for path in (tenants.server.data / "environments").iterdir() if (path / ".complete").exists()}
 
 
-def test_what_an_ended_build_has_written_is_gone(tenants, calls):
-    for package in ("hungry", "forking", "filling", "stuck"):
-        error(tenants.attacker, calls[package][-1])
+@pytest.mark.usefixtures("stuck")
+def test_what_an_ended_build_has_written_is_gone(tenants):
     wait_until(
         lambda: list((tenants.server.data / "environments").iterdir()),
         lambda left: all((path / ".complete").exists() for path in left),

@@ -19,6 +19,7 @@ from aliquot.live.node.environments.limits import EnvironmentLimits
 from aliquot.live.node.environments.pip_settings import paths_in, pip_variables
 from aliquot.live.node.environments.provider import Environments
 from aliquot.live.node.isolation import NO_ISOLATION
+from aliquot.live.node.network.client import MachineNetwork
 from aliquot.live.node.sandbox_resources import SandboxResources
 
 LIMITS = EnvironmentLimits()
@@ -73,7 +74,7 @@ def test_requirements_are_installed_once_and_shared(tmp_path, walls):
 
 def environments(data, install=None, *, walls=NO_ISOLATION, limits=LIMITS, release=lambda _: True):
     """The environments of a data directory, without a node."""
-    install = install or Installer(data, walls, None, limits).install
+    install = install or Installer(data, walls, None, MachineNetwork(), limits).install
     return Environments(data, install, limits, found=load_marks(data / DIRECTORY), release=release)
 
 
@@ -96,6 +97,19 @@ def test_a_failure_shows_the_installers_words_and_is_not_kept(tmp_path, wheels):
         assert result(await rig.run(sandbox))["value"] == 3
 
     play(tmp_path / "data", later)
+
+
+def test_a_build_that_takes_too_long_is_ended_with_its_processes(tmp_path, wheels):
+    archive = source_archive("sleepy", "1.0", "import time\ntime.sleep(1000)\n")
+    (wheels / archive[0]).write_bytes(archive[1])
+    limits = EnvironmentLimits(timeout_s=0.5)  # whatever the build is doing then
+
+    async def scene(rig):
+        said = result(await rig.not_started("x", requirements=("sleepy",)))["error"]
+        assert "not installed within 0.5 s, the time limit of a build (--limit build_s)" in said
+
+    play(tmp_path / "data", scene, environment_limits=limits)
+    assert list((tmp_path / "data" / "environments").iterdir()) == []
 
 
 @pytest.mark.parametrize("requirement", ["-r /etc/passwd", "--index-url=http://x", " ", "a\nb"])

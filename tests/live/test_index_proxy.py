@@ -2,6 +2,7 @@
 
 import contextlib
 import re
+import socket
 import threading
 
 import httpx
@@ -37,10 +38,11 @@ raise SystemExit(f"FOUND {{found}} ADDRESS {{os.environ.get('PIP_INDEX_URL')}}")
 @contextlib.contextmanager
 def proxy(**settings):
     """Run the proxy in a thread of this process, and yield its address."""
-    server = IndexServer("token", Upstream(asdict(IndexSettings(**settings))))
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = IndexServer("token", Upstream(asdict(IndexSettings(**settings))), listener)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/token"
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/token"
     finally:
         server.shutdown()
         server.server_close()
@@ -185,3 +187,23 @@ def test_a_build_uses_the_operators_index_and_cannot_find_the_password(tmp_path,
     play(tmp_path / "data", scene, isolation=isolation(True), progress=lambda _, line: told.append(line))
     assert private_index.authorizations != {None}
     assert not any(SECRET in line for line in told)
+
+
+@pytest.mark.skipif(not strongest().network, reason="no network namespaces here")
+def test_a_build_reaches_no_server_of_the_machine(tmp_path, private_index):
+    port = int(private_index.host.rpartition(":")[2])
+    knocking = (
+        "import socket\n"
+        "try:\n"
+        f"    socket.create_connection(('127.0.0.1', {port}), 5)\n"
+        "    raise SystemExit('REACHED')\n"
+        "except OSError as error:\n"
+        "    raise SystemExit(f'REFUSED {type(error).__name__}')\n"
+    )
+    private_index.add(source_archive("knocking", "1.0", knocking))
+
+    async def scene(rig):
+        said = result(await rig.not_started("x", requirements=("knocking",)))["error"]
+        assert "REFUSED ConnectionRefusedError" in said
+
+    play(tmp_path / "data", scene, isolation=isolation(True))

@@ -2,14 +2,18 @@
 
 An installation runs code from the packages' authors. So it gets the same isolation and the same kinds of limits as a
 sandbox. Only the environment and a scratch directory can be written. SETTINGS is a JSON object: isolation, cgroup_fds,
-uid, processes, file_bytes, memory_bytes (without a control group), directory, scratch, has_pip, install (the arguments
-of pip), requirements.
+channel, uid, processes, file_bytes, memory_bytes (without a control group), directory, scratch, has_pip, install (the
+arguments of pip), requirements.
+
+The channel is a Unix socket of packets. The builder sends a socket that listens in its network, for the index proxy. It
+goes on when it receives its environment variables, a JSON object.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -23,7 +27,19 @@ else:
     from runtime import isolation
     from runtime.units import MIB
 
+_PACKET_BYTES = 1 << 17
 _MEMORY_FILES_BYTES = 64 * MIB  # of /tmp and /dev/shm each; builds use their scratch directory
+
+
+def _exchange(fd: int) -> dict[str, str]:
+    """Send the socket for the index proxy, and return the environment variables of the installation."""
+    with socket.socket(fileno=fd) as channel, socket.create_server(("127.0.0.1", 0), backlog=128) as listener:
+        socket.send_fds(channel, [b"listener"], [listener.fileno()])
+        received = channel.recv(_PACKET_BYTES)
+    if not received:
+        sys.exit("the server has ended")
+    env: dict[str, str] = json.loads(received)
+    return env
 
 
 def main() -> None:
@@ -34,6 +50,7 @@ def main() -> None:
     scratch, directory = settings["scratch"], settings["directory"]
     os.umask(0o022)  # sandboxes run as other users
     isolation.enclose(settings["isolation"])
+    env = _exchange(settings["channel"])
     isolation.enter(
         settings["isolation"],
         {
@@ -47,7 +64,7 @@ def main() -> None:
     )
     if settings["memory_bytes"] is not None:
         isolation.limit_data(settings["memory_bytes"])
-    os.environ["TMPDIR"] = os.environ["HOME"] = scratch
+    os.environ.update(env, TMPDIR=scratch, HOME=scratch)
     venv = [sys.executable, "-m", "venv", "--without-pip", directory]
     pip = [sys.executable, "-m", "pip", "--python", str(Path(directory, "bin", "python"))]
     if not settings["has_pip"]:

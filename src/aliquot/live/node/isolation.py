@@ -112,9 +112,9 @@ def walls(
     access: DeviceAccess = NO_ACCESS,
     *,
     views: bool = False,
-    zygote: bool = False,
+    own_network: bool = False,
 ) -> dict[str, Any]:
-    """Return the settings for `aliquot.runtime.isolation`. Only zygotes get a network of their own."""
+    """Return the settings for `aliquot.runtime.isolation`. Zygotes and builders get a network of their own."""
     return {
         "user": isolation.user,
         "mount": isolation.mount,
@@ -129,5 +129,5 @@ def walls(
         "writable": list(access.writable),
         "devices": list(access.files),
         "views": views,
-        "network": zygote and isolation.network,
+        "network": own_network and isolation.network,
     }

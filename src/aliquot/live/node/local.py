@@ -127,7 +127,9 @@ class LocalNode(Node):
         self._cells = CellPool(self._resources, self._networks, self._cell_ended, self._loop, max_cells)
         self._zygotes = ZygotePool(self._walls, self._loop)
         limits = self._environment_limits
-        installer = Installer(self._data, self.isolation, self._resources.cgroups, limits, self._progress)
+        installer = Installer(
+            self._data, self.isolation, self._resources.cgroups, self._networks, limits, self._progress
+        )
         self._environments = Environments(
             self._data, installer.install, limits, found=environments, release=self._zygotes.release
         )
@@ -153,7 +155,7 @@ class LocalNode(Node):
         return resources, drivers, load_marks(self._data / DIRECTORY)  # last: no build of an earlier server runs now
 
     def _walls(self, profile: ZygoteProfile) -> dict[str, Any]:
-        return walls(self.isolation, self._data, profile.visible, profile.access, views=profile.views, zygote=True)
+        return walls(self.isolation, self._data, profile.visible, profile.access, views=profile.views, own_network=True)
 
     async def stop(self) -> None:
         self._stopping = True
@@ -173,10 +175,10 @@ class LocalNode(Node):
         except TimeoutError:  # a zygote does not fork, or does not let its sandboxes end
             self._zygotes.stop()
             await self._cells.end_all()
-        await self._networks.stop()
         self._json_checker.close()
         await self._preparation.stop()
         await self._environments.stop()
+        await self._networks.stop()
         self._zygotes.stop()
         await self._loop.run_in_executor(None, self._swap_executor.shutdown)
         await self._loop.run_in_executor(None, self._resources.close)

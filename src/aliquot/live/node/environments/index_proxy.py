@@ -1,8 +1,8 @@
 """A proxy for package indexes, so that an installation reaches them without the operator's credentials.
 
 It is run by file path, outside of the isolation: `python -I index_proxy.py`. Its first line of input is a JSON object
-(`IndexSettings` in `pip_settings.py`), and its first line of output the port that it listens on at 127.0.0.1. It ends
-with its input. It answers these requests:
+(`IndexSettings` in `pip_settings.py`, and a socket that listens in the network of the build). It prints a line when it
+is ready, and ends with its input. It answers these requests:
 
     /TOKEN/index/N/PROJECT/     the files of a project in the index with number N
     /TOKEN/links/N/             the files that the page with number N links to
@@ -21,6 +21,7 @@ import netrc
 import os
 import re
 import shutil
+import socket
 import ssl
 import sys
 import threading
@@ -199,12 +200,14 @@ def rewrite_page(page: str, url: str, files: PageFiles, prefix: str) -> str:
 
 
 class IndexServer(ThreadingHTTPServer):
-    """Listens at a free port of 127.0.0.1."""
+    """Answers connections to a socket that already listens."""
 
     daemon_threads = True
 
-    def __init__(self, token: str, upstream: Upstream) -> None:
-        super().__init__(("127.0.0.1", 0), IndexRequestHandler)
+    def __init__(self, token: str, upstream: Upstream, listener: socket.socket) -> None:
+        super().__init__(listener.getsockname(), IndexRequestHandler, bind_and_activate=False)
+        self.socket.close()
+        self.socket = listener
         self.prefix = f"/{token}"
         self.upstream = upstream
         self.files = PageFiles()
@@ -297,13 +300,13 @@ def main() -> None:
     for procs in settings["cgroup_fds"]:
         os.write(procs, b"0")  # its resources count for the build
         os.close(procs)
-    server = IndexServer(settings["token"], Upstream(settings))
+    server = IndexServer(settings["token"], Upstream(settings), socket.socket(fileno=settings["listener"]))
     if settings["uid"] is not None:
         os.setgroups([])
         os.setresgid(settings["uid"], settings["uid"], settings["uid"])
         os.setresuid(settings["uid"], settings["uid"], settings["uid"])
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    sys.stdout.write(f"{server.server_address[1]}\n")
+    sys.stdout.write("ready\n")
     sys.stdout.flush()
     sys.stdin.read()  # until the server or the build has ended
     os._exit(0)

@@ -2,34 +2,27 @@
 
 import asyncio
 import contextlib
-import json
 import os
 import secrets
-import signal
 import stat
-import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import structlog
-from msgspec.structs import asdict
 
 from aliquot.core.units import MIB
 from aliquot.live.node.cgroups import NodeCgroups, SandboxCgroup
+from aliquot.live.node.environments.build_processes import BuilderProcess, index_proxy
 from aliquot.live.node.environments.disk import tree_bytes
 from aliquot.live.node.environments.errors import BuildLimitError, RequirementsError
-from aliquot.live.node.environments.installer_output import READ_BYTES, InstallerOutput
+from aliquot.live.node.environments.installer_output import InstallerOutput
 from aliquot.live.node.environments.limits import EnvironmentLimits
 from aliquot.live.node.environments.pip_settings import InstallerSettings, has_pip, read_settings
 from aliquot.live.node.environments.provider import EnvironmentBuild
-from aliquot.live.node.isolation import Isolation, uid_range, walls
-from aliquot.runtime import frames
+from aliquot.live.node.isolation import Isolation, is_readable_by_others, uid_range, walls
+from aliquot.live.node.network.client import SandboxNetworks
 
-_BUILDER = Path(frames.__file__).parent / "builder.py"
-_INDEX_PROXY = Path(__file__).parent / "index_proxy.py"
-_INDEX_PROXY_TIMEOUT_S = 60  # to start
 _INSTALL = ("install", "--no-input", "--disable-pip-version-check", "--no-warn-script-location", "--progress-bar=off")
 _FIRST_UID = 64_000  # in the node's range, above those of sandboxes
 _LOOK_EVERY_S = 0.2  # at the disk space of a build
@@ -48,12 +41,15 @@ class Installer:
         data: Path,
         isolation: Isolation,
         cgroups: NodeCgroups | None,
+        networks: SandboxNetworks,
         limits: EnvironmentLimits,
         progress: Progress | None = None,
     ) -> None:
         self._data = data
         self._isolation = isolation
         self._cgroups = cgroups
+        self._networks = networks
+        self._networked = 0  # the number of networks so far
         self._limits = limits
         self._progress = progress
         self._places: set[int] = set()  # numbers of the builds that run, for user ids and control groups
@@ -68,14 +64,12 @@ class Installer:
             self._places.discard(place)
 
     async def _install(self, build: EnvironmentBuild, place: int) -> None:
-        settings = await read_settings()
         self._report(build.name, f"installing {', '.join(sorted(build.requirements))}")
         output = InstallerOutput(lambda line: self._report(build.name, line))
         limits = self._limits
         cgroup = self._make_cgroup(place)
         try:
-            async with self._index_proxy(settings, cgroup) as env:
-                status = await self._run(build, place, cgroup, env, settings.visible, output)
+            status = await self._run(build, place, cgroup, output)
         except TimeoutError:
             raise BuildLimitError(
                 f"The requirements were not installed within {limits.timeout_s:g} s, the time limit of a build "
@@ -94,41 +88,6 @@ class Installer:
             raise RequirementsError(f"The requirements could not be installed: {output.error_lines()}")
         self._report(build.name, "complete")
 
-    @contextlib.asynccontextmanager
-    async def _index_proxy(
-        self, settings: InstallerSettings, cgroup: SandboxCgroup | None
-    ) -> AsyncIterator[dict[str, str]]:
-        """Run the index proxy, if there are indexes to be reached. Yields the variables of the installation."""
-        if not settings.needs_proxy:
-            yield settings.env
-            return
-        token = secrets.token_urlsafe()
-        fds = cgroup.open_procs() if cgroup is not None else ()
-        uid = uid_range(self._data)[0] + _FIRST_UID - 1 if self._isolation.own_uid else None
-        home = {"HOME": os.environ["HOME"]} if "HOME" in os.environ else {}  # for its .netrc
-        try:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable, "-I", str(_INDEX_PROXY), env=home | settings.proxy_env, cwd="/", pass_fds=fds,
-                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
-            )  # fmt: skip
-        finally:
-            for fd in fds:
-                os.close(fd)
-        assert process.stdin is not None  # noqa: S101 - asked for above
-        assert process.stdout is not None  # noqa: S101
-        request = asdict(settings.indexes) | {"token": token, "cgroup_fds": fds, "uid": uid}
-        try:
-            process.stdin.write(msgspec.json.encode(request) + b"\n")
-            async with asyncio.timeout(_INDEX_PROXY_TIMEOUT_S):
-                port = (await process.stdout.readline()).decode().strip()
-            if not port:
-                raise OSError("the process that reaches package indexes did not start; the server's log says why")
-            yield settings.through(f"http://127.0.0.1:{port}/{token}")
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
-
     def _make_cgroup(self, place: int) -> SandboxCgroup | None:
         if self._cgroups is None or not self._cgroups.version:
             return None
@@ -137,41 +96,56 @@ class Installer:
         return cgroup
 
     async def _run(
-        self,
-        build: EnvironmentBuild,
-        place: int,
-        cgroup: SandboxCgroup | None,
-        env: dict[str, str],
-        visible: tuple[str, ...],
-        output: InstallerOutput,
+        self, build: EnvironmentBuild, place: int, cgroup: SandboxCgroup | None, output: InstallerOutput
     ) -> int:
         """Run the builder to its end and return its exit status. Raises `TimeoutError` and `BuildLimitError`."""
-        fds = cgroup.open_procs() if cgroup is not None else ()
-        try:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable, "-I", str(_BUILDER), json.dumps(self._describe(build, place, fds, visible)),
-                env=env, cwd="/", pass_fds=fds, limit=READ_BYTES,
-                stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-            )  # fmt: skip
-        finally:
-            for fd in fds:
-                os.close(fd)
-        try:
-            async with asyncio.timeout(self._limits.timeout_s), self._bounded_disk(build, cgroup):
-                assert process.stdout is not None  # noqa: S101 - asked for above
-                while chunk := await process.stdout.read(READ_BYTES):
-                    output.add(chunk)
-                return await process.wait()
-        finally:
-            if process.returncode is None:
-                _kill(process.pid)
-                await process.wait()
+        settings = await read_settings()
+        described = self._describe(build, place, settings.visible, has_cgroup=cgroup is not None)
+        self._networked += 1
+        network = -self._networked  # cells have the positive numbers
+        async with asyncio.timeout(self._limits.timeout_s), self._bounded_disk(build, cgroup):
+            builder = await BuilderProcess.start(described, cgroup)
+            try:
+                async with self._reach_indexes(builder, settings, network, build.tenant, cgroup) as env:
+                    builder.begin(env)
+                    while chunk := await builder.read():
+                        output.add(chunk)
+                    return await builder.wait()
+            finally:
+                self._networks.remove(network)
+                await builder.end()
+
+    @contextlib.asynccontextmanager
+    async def _reach_indexes(
+        self,
+        builder: BuilderProcess,
+        settings: InstallerSettings,
+        network: int,
+        tenant: str,
+        cgroup: SandboxCgroup | None,
+    ) -> AsyncIterator[dict[str, str]]:
+        """Connect a builder with the package indexes and the relay. Yields the variables of the installation."""
+        listener = await builder.listener()
+        if listener is not None and self._networks.are_own:
+            await builder.join(self._networks, network, tenant)
+        if listener is None or not settings.needs_proxy:
+            if listener is not None:
+                listener.close()
+            yield settings.env
+            return
+        token = secrets.token_urlsafe()
+        address = f"http://127.0.0.1:{listener.getsockname()[1]}/{token}"
+        # Another user may not be able to read the interpreter, which loads modules when it first needs them.
+        has_user = self._isolation.own_uid and is_readable_by_others(mounts=False)
+        uid = uid_range(self._data)[0] + _FIRST_UID - 1 if has_user else None
+        async with index_proxy(settings, listener, token, cgroup, uid):
+            yield settings.through(address)
 
     def _describe(
-        self, build: EnvironmentBuild, place: int, fds: tuple[int, ...], visible: tuple[str, ...]
+        self, build: EnvironmentBuild, place: int, visible: tuple[str, ...], *, has_cgroup: bool
     ) -> dict[str, Any]:
         """Return the settings of `aliquot.runtime.builder`. Nothing in them is secret."""
-        around = walls(self._isolation, self._data, visible)
+        around = walls(self._isolation, self._data, visible, own_network=self._networks.are_own)
         around["writable"] = [str(build.directory), str(build.scratch)]
         uid: int | None = None
         if self._isolation.own_uid:
@@ -181,11 +155,10 @@ class Installer:
                 os.chown(directory, first + offset, first + offset)
         return {
             "isolation": around,
-            "cgroup_fds": fds,
             "uid": uid,
             "processes": self._limits.processes,
             "file_bytes": self._limits.environment_bytes,
-            "memory_bytes": self._limits.memory_bytes if not fds else None,
+            "memory_bytes": None if has_cgroup else self._limits.memory_bytes,
             "directory": str(build.directory),
             "scratch": str(build.scratch),
             "has_pip": has_pip(),
@@ -234,15 +207,6 @@ class Installer:
         log.info("environment", environment=name, installer=line)
         if self._progress is not None:
             self._progress(name, line)
-
-
-def _kill(pid: int) -> None:
-    """Kill a builder, and its children if it has made a session of its own. The others end with its control group."""
-    with contextlib.suppress(ProcessLookupError):
-        if os.getpgid(pid) == pid:
-            os.killpg(pid, signal.SIGKILL)
-        else:
-            os.kill(pid, signal.SIGKILL)
 
 
 def _disk_use(build: EnvironmentBuild, cgroup: SandboxCgroup | None) -> tuple[int, int]:

@@ -35,6 +35,7 @@ class EnvironmentBuild(Struct, frozen=True):
     """An environment to be built, in empty directories."""
 
     name: str
+    tenant: str  # the first that asked for it
     directory: Path
     scratch: Path  # for temporary files, removed after the build
     requirements: tuple[str, ...]
@@ -159,7 +160,11 @@ class Environments:
 
     async def _build(self, name: str, pending: _PendingBuild) -> None:
         build = EnvironmentBuild(
-            name, self._directory / name, self._directory / f"{name}{SCRATCH}", pending.requirements
+            name,
+            next(iter(pending.tenants)),
+            self._directory / name,
+            self._directory / f"{name}{SCRATCH}",
+            pending.requirements,
         )
         await self._in_thread(_clear, build)
         try:
