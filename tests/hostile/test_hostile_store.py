@@ -1,5 +1,6 @@
 """What is kept on disk, what strangers may read, and the gateway's addresses: an attacker harms no neighbour."""
 
+import json
 import socket
 import subprocess
 import sys
@@ -93,6 +94,61 @@ def test_a_server_does_not_start_where_another_program_has_the_other_address(tmp
         refused = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert refused.returncode == 2
     assert f"[::1]:{port} cannot be listened on" in " ".join(refused.stderr.split())
+
+
+# --- records and events ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.budget("records")
+def test_one_tenants_results_push_out_no_record_of_another(tmp_path):
+    """The server prunes when it starts, and then every minute."""
+    server = LiveServer(tmp_path / "data", "--keep-size", "8MiB")
+    with server:
+        keys = [server.create_namespace(name) for name in ("neighbour", "attacker")]
+        with server.client(keys[0]) as neighbour, server.client(keys[1]) as attacker:
+            neighbour.deploy("answer", "def main(args):\n    return {'answer': 42}\n")
+            ids = [neighbour.call("answer", {})["activationId"] for _ in range(5)]
+            attacker.deploy("flood", "def main(args):\n    return {'x': 'y' * 900_000}\n")
+            for _ in range(20):
+                attacker.result("flood", {})
+    with server, server.client(keys[0]) as neighbour, server.client(keys[1]) as attacker:
+        left = wait_until(
+            lambda: attacker.get("activations", params={"count": "true"}).json()["activations"],
+            lambda count: count < 10,
+            what="the attacker's oldest records to be removed",
+        )
+        assert left > 5  # it has what the others leave
+        assert [neighbour.get(f"activations/{one}").status_code for one in ids] == [200] * 5
+
+
+@pytest.mark.budget("rules")
+def test_one_event_is_stored_once_however_many_rules_it_has(tenants):
+    server, attacker = tenants.server, tenants.attacker
+    attacker.deploy("size", "def main(args):\n    return {'n': len(args['x']), 'more': args['more']}\n",
+                    parameters=[{"key": "more", "value": 1}])  # fmt: skip
+    check(attacker.put("triggers/t", json={}))
+    answers = [attacker.put(f"rules/r{n}", json={"trigger": "/_/t", "action": "/_/size"}) for n in range(101)]
+    assert [answer.status_code for answer in answers] == [200] * 100 + [429]
+    assert "Too many rules" in answers[100].text
+    before = stored_bytes(server)
+    fired = check(attacker.post("triggers/t", json={"x": "y" * 1_000_000})).json()["activationId"]
+    grown = stored_bytes(server) - before
+    assert grown < 20_000_000, f"one event of a megabyte took {grown} bytes"
+    tenants.check_neighbour()
+    record = wait_until(
+        lambda: attacker.get(f"activations/{fired}"), lambda answer: answer.is_success, what="its record"
+    )
+    calls = [json.loads(line)["activationId"] for line in record.json()["logs"]]
+    for one in calls[:3]:
+        ended = wait_until(
+            lambda one=one: attacker.get(f"activations/{one}"), lambda answer: answer.is_success, what="a rule's call"
+        )
+        assert ended.json()["response"]["result"] == {"n": 1_000_000, "more": 1}
+
+
+def stored_bytes(server):
+    """Return the bytes of the database and of its log."""
+    return sum(path.stat().st_size for path in server.data.glob("aliquot.db*"))
 
 
 # --- the operator's token and the database file --------------------------------------------------------------------

@@ -8,13 +8,14 @@ import msgspec
 
 from aliquot.config import PolicySettings
 from aliquot.core.model import CPU, DeviceSpec
-from aliquot.live.catalogue.catalogue import Catalogue
+from aliquot.live.catalogue.catalogue import NAMESPACES, Catalogue
 from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.device.records import DeviceUsage
 from aliquot.live.invocations.call import Call
 from aliquot.live.invocations.journal.replay import replay_file
 from aliquot.live.invocations.sequences.composer import Composer
 from aliquot.live.invocations.service import Service
+from aliquot.live.store.base import Document
 from aliquot.live.store.records import FullName, Namespace
 from aliquot.live.store.sqlite import SqliteStore
 from aliquot.live.usage.file import MIN_FILE_BYTES, UsageFile
@@ -55,9 +56,11 @@ class Rig:
         store = await SqliteStore.open(folder)
         rig = cls(folder, store, devices)
         await rig.service.start()
+        is_new = not await store.scan(NAMESPACES)
+        if catalogued and is_new:  # its records have the owner `guest`
+            await store.put(NAMESPACES, Document("guest", "guest", msgspec.json.encode(Namespace("guest"))))
         await rig.catalogue.load()
-        if catalogued and rig.catalogue.namespace("guest") is None:
-            await rig.catalogue.create_namespace("guest")
+        if catalogued and is_new:
             async with rig.catalogue.writing("guest"):
                 for action in catalogued:
                     await rig.catalogue.put(action)

@@ -6,9 +6,9 @@ from aliquot.live.store import ActivationQuery, SqliteStore
 from aliquot.live.store.records import Accepted, Activation
 
 
-def activation(number, *, namespace="ns", name="f", start=None, response=b'{"result":{}}', **rest):
+def activation(number, *, owner="ns", name="f", start=None, response=b'{"result":{}}', **rest):
     start = number if start is None else start
-    return Activation(f"{number:032x}", namespace, name, start, start + 1, b"{}", response, b"[]", **rest)
+    return Activation(f"{number:032x}", owner, name, start, start + 1, b"{}", response, b"[]", **rest)
 
 
 def accepted(number, **rest):

@@ -64,7 +64,7 @@ class ServerSettings(Struct, frozen=True):
 def keep(days: float, size: str) -> Retention:
     """Return the retention for both records and the journal."""
     max_bytes = parse_size(size, "--keep-size")
-    return Retention(days * 86400, max_bytes, days * 86400, max_bytes)
+    return Retention(days * 86400, max_bytes, journal_s=days * 86400, journal_bytes=max_bytes)
 
 
 def parse_devices(

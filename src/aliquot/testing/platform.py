@@ -50,10 +50,10 @@ class FakePlatform:
         if not self.hold:
             asyncio.get_running_loop().call_soon(self.finish, call)
 
-    async def accept_all(self, calls: Sequence[Call], record: Activation) -> None:
+    async def accept_all(self, calls: Sequence[Call], record: Activation, event: bytes = b"") -> None:
         for call in calls:
             self._take(call)
-        await self.store.accept_all([call.accepted(START_MS) for call in calls], record)
+        await self.store.accept_all([call.accepted(START_MS) for call in calls], record, event)
         for call in calls if not self.hold else ():
             asyncio.get_running_loop().call_soon(self.finish, call)
 
@@ -63,21 +63,21 @@ class FakePlatform:
         await self._enqueue(call)
         self.detached.append(call.id)
 
-    def cancel(self, namespace: str, activation_id: str) -> bool:
-        is_known = any(call.id == activation_id and call.namespace.name == namespace for call in self.calls)
+    def cancel(self, owner: str, activation_id: str) -> bool:
+        is_known = any(call.id == activation_id and call.namespace.owner == owner for call in self.calls)
         if is_known:
             self.cancelled.append(activation_id)
         return is_known
 
-    def follow(self, namespace: str, activation_id: str, follower: Follower) -> bool:
+    def follow(self, owner: str, activation_id: str, follower: Follower) -> bool:
         for call in self.calls:
-            if call.id == activation_id and call.namespace.name == namespace and call.activation is None:
+            if call.id == activation_id and call.namespace.owner == owner and call.activation is None:
                 call.follow(follower)
                 return True
         return False
 
-    async def activation(self, namespace: str, activation_id: str) -> Activation | None:
-        return await self.store.activation(namespace, activation_id)
+    async def activation(self, owner: str, activation_id: str) -> Activation | None:
+        return await self.store.activation(owner, activation_id)
 
     def deploy(self, resolved: ResolvedAction) -> None:
         self.deployed[resolved.tenant, resolved.function] = resolved.action

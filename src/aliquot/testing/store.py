@@ -1,6 +1,6 @@
 """A store in memory for tests. It has the same guarantees as real stores, and can simulate failures."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -16,6 +16,7 @@ from aliquot.live.store.base import (
     StoreError,
     StoreHealth,
 )
+from aliquot.live.store.fair_shares import fair_shares
 from aliquot.live.store.reads import matches, newest_first
 from aliquot.live.store.records import Accepted, Activation
 
@@ -27,6 +28,7 @@ class MemoryStore(Store):
         self._documents: dict[tuple[str, str, str], Document] = {}
         self._activations: dict[str, Activation] = {}  # in order of recording
         self._queue: dict[str, Accepted] = {}
+        self._events: dict[str, bytes] = {}
         self._journal: list[JournalEntry] = []
         self.health = StoreHealth()
 
@@ -62,9 +64,9 @@ class MemoryStore(Store):
         self.record(activation)
         self._queue.pop(activation.id, None)
 
-    async def activation(self, namespace: str, activation_id: str) -> Activation | None:
+    async def activation(self, owner: str, activation_id: str) -> Activation | None:
         found = self._activations.get(activation_id)
-        return found if found is not None and found.namespace == namespace else None
+        return found if found is not None and found.owner == owner else None
 
     async def activations(self, query: ActivationQuery) -> list[Activation]:
         return newest_first(self._matching(query))[query.skip :][: query.limit]
@@ -81,10 +83,11 @@ class MemoryStore(Store):
         self._check()
         self._queue.setdefault(accepted.id, accepted)
 
-    async def accept_all(self, accepted: Sequence[Accepted], record: Activation) -> None:
+    async def accept_all(self, accepted: Sequence[Accepted], record: Activation, event: bytes = b"") -> None:
         self._check()
         for one in accepted:
             self._queue.setdefault(one.id, one)
+        self._events[record.id] = event
         self.record(record)
 
     async def count_start(self, activation_id: str) -> None:
@@ -110,7 +113,10 @@ class MemoryStore(Store):
         ]
 
     async def payload(self, activation_id: str) -> bytes | memoryview:
-        return self._queue[activation_id].payload if activation_id in self._queue else b""
+        queued = self._queue.get(activation_id)
+        if queued is None:
+            return b""
+        return self._events[queued.event] if queued.event else queued.payload
 
     # --- the journal ------------------------------------------------------------------------------------
 
@@ -133,13 +139,32 @@ class MemoryStore(Store):
     async def flush(self) -> None:
         self._check()
 
-    async def prune(self, retention: Retention, *, now_ms: int) -> None:
+    async def newest_ms(self) -> int | None:
+        return list(self._activations.values())[-1].end if self._activations else None
+
+    async def prune(
+        self, retention: Retention, *, now_ms: int | None, weights: Mapping[str, float] | None = None
+    ) -> None:
         """Drop the oldest activations by age and size, and the oldest journal segments by size only."""
-        since = now_ms - retention.activations_s * 1000
-        kept = [activation for activation in self._activations.values() if activation.end >= since]
-        total = sum(map(_bytes, kept))
-        while kept and total > retention.activations_bytes:
-            total -= _bytes(kept.pop(0))
+        kept = list(self._activations.values())
+        if now_ms is not None:
+            since = now_ms - int(retention.activations_s * 1000)
+            young = (number for number, one in enumerate(kept) if since <= one.end <= now_ms)
+            first = next(young, len(kept))
+            kept = [one for one in kept[:first] if one.end >= since] + kept[first:]
+        used: dict[str, int] = {}
+        for one in kept:
+            used[one.owner] = used.get(one.owner, 0) + _bytes(one)
+        if sum(used.values()) > retention.activations_bytes:
+            weights = dict.fromkeys(used, 1.0) if weights is None else weights
+            limit, minimum = retention.activations_bytes, retention.activations_min_bytes
+            shares = fair_shares(used, limit, weights=weights, minimum=minimum)
+            dropped = set()
+            for one in sorted(kept, key=lambda one: one.start):
+                if used[one.owner] > shares[one.owner]:
+                    used[one.owner] -= _bytes(one)
+                    dropped.add(one.id)
+            kept = [one for one in kept if one.id not in dropped]
         self._activations = {activation.id: activation for activation in kept}
         while sum(len(entry.body) for entry in self._journal) > retention.journal_bytes:
             oldest, newest = self._journal[0].segment, self._journal[-1].segment

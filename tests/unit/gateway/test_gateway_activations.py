@@ -2,6 +2,7 @@
 
 import pytest
 from gateway_client import ACTIONS, NS, PUT, gateway, on_a_loop
+from msgspec.structs import replace
 
 from aliquot.live.node.base import Outcome, Status
 from aliquot.testing.platform import START_MS
@@ -47,6 +48,34 @@ async def test_invalid_ids_are_refused(given, text):
         for part in ("", "/logs", "/result"):
             assert await g.say("GET", f"{ALL}/{given}{part}") == (400, text)
         assert await g.say("DELETE", f"{ALL}/{given}") == (400, text)
+
+
+@on_a_loop
+async def test_a_clock_behind_the_namespaces_creation_hides_no_record():
+    async with gateway() as g:
+        await g.catalogue.update_namespace("guest", lambda old: replace(old, created=2 * START_MS))
+        _, answered = await g.say("POST", f"{ACTIONS}/echo?blocking=true")
+        assert [one["activationId"] for one in (await g.say("GET", ALL))[1]] == [answered["activationId"]]
+        assert (await g.say("GET", f"{ALL}/{answered['activationId']}"))[0] == 200
+
+
+@on_a_loop
+async def test_a_namespace_made_anew_sees_nothing_of_the_old_one_whatever_the_clock_says():
+    async with gateway() as g:
+        old = await g.beside("phoenix")
+        await old.put(f"{ACTIONS}/echo", json=PUT)
+        _, ended = await old.say("POST", f"{ACTIONS}/echo?blocking=true")  # in the far future
+        g.platform.hold = True
+        _, running = await old.say("POST", f"{ACTIONS}/echo")
+        await g.catalogue.delete_namespace("phoenix")
+        new = await g.beside("phoenix")
+        assert await new.say("GET", ALL) == (200, [])
+        assert await new.say("GET", f"{ALL}?count=true") == (200, {"activations": 0})
+        for one in (ended, running):
+            assert await new.say("GET", f"{ALL}/{one['activationId']}") == GONE
+            assert await new.say("DELETE", f"{ALL}/{one['activationId']}") == GONE
+        following = await new.get(f"{ALL}/{running['activationId']}", headers={"accept": "text/event-stream"})
+        assert following.status_code == 404
 
 
 @on_a_loop

@@ -42,6 +42,26 @@ async def test_a_rule_is_created_read_and_deleted(ends):
 
 
 @on_a_loop
+async def test_a_trigger_and_a_namespace_have_a_bounded_number_of_rules():
+    async with gateway(rules_per_trigger=2, rules_per_namespace=3) as g:
+        await with_trigger(g)
+        await with_trigger(g, "u")
+        for name in ("a", "b"):
+            assert (await g.say("PUT", f"{RULES}/{name}", json=ENDS))[0] == 200
+        refused = (429, "Too many rules of trigger /guest/t (count: 2, allowed: 2).")
+        assert await g.say("PUT", f"{RULES}/c", json=ENDS) == refused
+        assert (await g.say("PUT", f"{RULES}/c", json=ENDS | {"trigger": "/_/u"}))[0] == 200
+        assert (
+            await g.say("PUT", f"{RULES}/c?overwrite=true", json=ENDS) == refused
+        )  # it would move to the full trigger
+        assert (await g.say("PUT", f"{RULES}/a?overwrite=true", json=ENDS))[0] == 200
+        refused = (429, "Too many rules in the namespace (count: 3, allowed: 3).")
+        assert await g.say("PUT", f"{RULES}/d", json=ENDS | {"trigger": "/_/u"}) == refused
+        await g.delete(f"{RULES}/a")
+        assert (await g.say("PUT", f"{RULES}/d", json=ENDS))[0] == 200
+
+
+@on_a_loop
 async def test_an_update_keeps_the_status_and_absent_fields():
     async with gateway() as g:
         await with_trigger(g)

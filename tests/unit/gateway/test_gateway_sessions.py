@@ -280,7 +280,7 @@ async def test_idle_time_counts_while_no_server_runs():
 @on_a_loop
 async def test_sessions_of_a_deleted_or_recreated_namespace_are_dropped():
     async with gateway() as g:
-        anew = replace(g.catalogue.namespace("guest"), created=2**50)
+        anew = replace(g.catalogue.namespace("guest"), owner="guest:another")
         for owner in (anew, None):
             await begin(g)
             again = next_book(g)

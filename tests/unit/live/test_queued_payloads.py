@@ -3,20 +3,24 @@
 import asyncio
 from unittest.mock import patch
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 from rig import Rig, on_a_rig
+from stored import activation
 
 from aliquot.budgets import Budget, MappingBudget
 from aliquot.live.bodies.large import allocate
+from aliquot.live.catalogue.catalogue import NAMESPACES
 from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.invocations.call import Call
 from aliquot.live.invocations.errors import RateLimitError
 from aliquot.live.invocations.rate_limits import CallTotals, RateLimiters, RateLimits
-from aliquot.live.invocations.recovery import recover_calls
+from aliquot.live.invocations.recovery import DELETED, recover_calls
 from aliquot.live.invocations.sequences.composer import Composer
 from aliquot.live.node.base import Status
-from aliquot.live.store.base import SMALL_PAYLOAD_BYTES, StoreError
-from aliquot.live.store.records import SEQUENCE, Accepted, Action, Exec, FullName, Namespace
+from aliquot.live.store.base import SMALL_PAYLOAD_BYTES, Document, StoreError
+from aliquot.live.store.records import SEQUENCE, Accepted, Action, Exec, FullName, Namespace, Pair
 from aliquot.live.store.sqlite import SqliteStore
 from aliquot.testing.waiting import wait_on_loop
 
@@ -197,3 +201,57 @@ def test_payloads_in_memory_are_counted_by_namespace_until_their_call_is_gone():
     calls.clear()
     del call, refused
     assert totals.payloads.bytes.held("greedy") == 0
+
+
+def test_calls_of_one_event_get_it_with_their_actions_parameters_also_after_a_crash(tmp_path):
+    with_parameter = replace(ECHO, name="with", parameters=(Pair("more", 1),), revision="2")
+    event = b'{"text":"%b"}' % (b"x" * SMALL_PAYLOAD_BYTES)
+    fired = activation(99, owner="guest")
+
+    async def crash():
+        store = await SqliteStore.open(tmp_path)
+        await store.put(NAMESPACES, Document("guest", "guest", msgspec.json.encode(Namespace("guest"))))
+        for action in (ECHO, with_parameter):
+            await store.put("actions", Document("guest", action.name, msgspec.json.encode(action)))
+        names = {1: "echo", 2: "with"}
+        calls = [Accepted(f"{n:032x}", "guest", name, 0, b"", event=fired.id) for n, name in names.items()]
+        await store.accept_all(calls, fired, event)
+        await store.close()
+
+    async def restart():
+        async with Rig.open(tmp_path) as rig:
+            assert await recover_calls(rig.composer, rig.store, rig.catalogue) == 2
+
+            def look():
+                rig.make_ready()
+                return rig.node.running
+
+            running = await wait_on_loop(look, lambda running: len(running) == 2, what="two runs")
+            payloads = [msgspec.json.decode(one.payload) for one in running.values()]
+            text = "x" * SMALL_PAYLOAD_BYTES
+            assert sorted(payloads, key=len) == [{"text": text}, {"more": 1, "text": text}]
+
+    asyncio.run(crash())
+    asyncio.run(restart())
+
+
+def test_a_call_of_a_deleted_namespace_does_not_run_in_a_later_one_of_its_name(tmp_path):
+    async def crash():
+        store = await SqliteStore.open(tmp_path)
+        await store.put(
+            NAMESPACES, Document("guest", "guest", msgspec.json.encode(Namespace("guest", owner="guest:2")))
+        )
+        await store.put("actions", Document("guest", "echo", msgspec.json.encode(ECHO)))
+        await store.accept(Accepted(f"{1:032x}", "guest:1", "echo", 0, b"{}"))
+        await store.close()
+
+    async def restart():
+        async with Rig.open(tmp_path) as rig:
+            assert await recover_calls(rig.composer, rig.store, rig.catalogue) == 1
+            await rig.turn()
+            assert not rig.node.running
+            assert await rig.store.activation("guest:2", f"{1:032x}") is None
+            assert DELETED.encode() in (await rig.store.activation("guest:1", f"{1:032x}")).response
+
+    asyncio.run(crash())
+    asyncio.run(restart())

@@ -32,7 +32,7 @@ async def restart(path):
                 await catalogue.put(Action(namespace, name, "0.0.1", Exec("python:3.11", "")))
     records = {"called": (0, b"{}"), "failed": (0, b'{"statusCode":2}'), "old": (2 * MAX_AGE_MS, b"{}")}
     for number, (name, (age_ms, summary)) in enumerate(records.items()):
-        one = activation(number, namespace="two", name=name, start=START_MS - age_ms)
+        one = activation(number, owner=catalogue.namespace("two").owner, name=name, start=START_MS - age_ms)
         store.record(replace(one, summary=summary))
     await store.flush()
     host = Host(store)

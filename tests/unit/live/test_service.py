@@ -8,10 +8,12 @@ import msgspec
 import pytest
 from rig import Rig, on_a_rig
 
+from aliquot.live.catalogue.catalogue import NAMESPACES
 from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.invocations.errors import OverloadedError
 from aliquot.live.invocations.recovery import INTERRUPTED, MAX_INTERRUPTED_STARTS, NEVER_STARTED, recover_calls
 from aliquot.live.node.base import Status
+from aliquot.live.store.base import Document
 from aliquot.live.store.records import Accepted, Action, Exec, Namespace, Pair
 from aliquot.live.store.sqlite import SqliteStore
 from aliquot.testing.waiting import wait_on_loop
@@ -265,6 +267,7 @@ def test_what_an_earlier_server_accepted_reaches_its_end(tmp_path):
 
     async def crash():
         store = await SqliteStore.open(tmp_path)
+        await store.put(NAMESPACES, Document("guest", "guest", msgspec.json.encode(GUEST)))
         for entry in (
             accepted(101),
             accepted(102, started=True),

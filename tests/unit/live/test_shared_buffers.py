@@ -207,7 +207,7 @@ def test_what_outlasts_its_callers_wait_and_is_too_large_for_the_disk_is_not_kep
     sandbox = a_sandbox(max_kept=100_000)
     number, body = filled(sandbox)
     buffer = sandbox.hand_on(number, body)
-    namespace, action = SimpleNamespace(name="guest"), SimpleNamespace(annotation=lambda _: True)
+    namespace, action = SimpleNamespace(name="guest", owner="guest"), SimpleNamespace(annotation=lambda _: True)
     resolved = SimpleNamespace(function="f", action=action)
     call = Call("0" * 32, namespace, resolved, body, pickled=True, durable=True, shared=SharedArguments(buffer=buffer))
     accepted = call.accepted(0)

@@ -113,7 +113,7 @@ def test_a_record_is_readable_at_once(run):
 def test_a_record_belongs_to_its_namespace(run):
     async def scenario(store):
         for _ in range(2):  # queued, then written
-            store.record(activation(1, namespace="other"))
+            store.record(activation(1, owner="other"))
             assert await store.activation("ns", f"{1:032x}") is None
             assert await store.activation("other", f"{1:032x}") is not None
             assert await starts(store) == []
@@ -308,6 +308,92 @@ def test_too_many_activations_lose_the_oldest(run):
             store.record(activation(number, response=b"x" * 996))  # 1000 bytes each
         await store.prune(Retention(activations_bytes=300_500), now_ms=0)
         assert await starts(store, limit=3000) == list(range(999, 699, -1))
+
+    run(scenario)
+
+
+def test_a_record_that_a_clock_behind_calls_old_is_as_young_as_those_before_it(run):
+    async def scenario(store):
+        for number, start in enumerate([100, 200, 5000, 1, 2, 90_000, 6000]):  # the clock was behind, then ahead
+            store.record(activation(number, start=start))
+        await store.prune(Retention(activations_s=2), now_ms=6500)
+        assert sorted(await starts(store)) == [1, 2, 5000, 6000, 90_000]
+
+    run(scenario)
+
+
+def test_without_a_time_nothing_is_deleted_by_age(run):
+    async def scenario(store):
+        for number in range(10):
+            store.record(activation(number))
+        store.open_segment(b"old")
+        store.open_segment(b"new")
+        await store.flush()
+        await store.prune(Retention(activations_s=0, journal_s=0), now_ms=None)
+        assert len(await starts(store)) == 10
+        assert len(await journal(store)) == 2
+
+    run(scenario)
+
+
+def test_one_tenants_many_records_push_out_no_record_of_another(run):
+    async def scenario(store):
+        for number in range(10):
+            store.record(activation(number, owner="small", response=b"x" * 996))
+        for number in range(100, 1100):
+            store.record(activation(number, owner="greedy", response=b"x" * 996))
+        retention = Retention(activations_bytes=300_000, activations_min_bytes=0)
+        await store.prune(retention, now_ms=0, weights={"small": 1, "greedy": 1})
+        assert await store.count_activations(ActivationQuery("small")) == 10
+        kept = await store.activations(ActivationQuery("greedy", limit=2000))
+        assert [one.start for one in kept] == list(range(1099, 809, -1))  # the newest 290
+
+    run(scenario)
+
+
+def test_records_of_a_deleted_namespace_go_first(run):
+    async def scenario(store):
+        for number in range(100):
+            store.record(activation(number, owner="here:1" if number % 2 else "here:0", response=b"x" * 996))
+        await store.prune(Retention(activations_bytes=60_000), now_ms=0, weights={"here:1": 1})
+        assert await store.count_activations(ActivationQuery("here:1")) == 50
+        assert await store.count_activations(ActivationQuery("here:0")) == 10
+
+    run(scenario)
+
+
+def test_an_event_is_stored_once_for_all_its_calls(opened):
+    body = b'{"x":"' + b"y" * 100_000 + b'"}'
+    fired = activation(1000)
+    calls = [replace(accepted(number, cause=fired.id, event=fired.id), payload=b"") for number in range(50)]
+
+    async def scenario():
+        async with opened() as store:
+            await store.accept_all(calls, fired, body)
+            if isinstance(store, SqliteStore):
+                size = (store.path.stat().st_size, store.path.with_name("aliquot.db-wal").stat().st_size)
+                assert sum(size) < 10 * len(body)
+        async with opened() as store:
+            assert await store.unfinished() == calls
+            assert await store.payload(calls[0].id) == await store.payload(calls[49].id) == body
+            for call in calls[:49]:
+                await store.finish(replace(fired, id=call.id))
+            assert await store.payload(calls[49].id) == body
+            await store.finish(replace(fired, id=calls[49].id))
+            assert await store.unfinished() == []
+            if isinstance(store, SqliteStore):
+                assert store._batches._connection.execute("SELECT count(*) FROM event").fetchone() == (0,)
+
+    asyncio.run(scenario())
+
+
+def test_the_newest_time_is_that_of_the_last_write(run):
+    async def scenario(store):
+        assert await store.newest_ms() is None
+        store.record(activation(5000))
+        store.record(activation(10))
+        await store.flush()
+        assert await store.newest_ms() == 11
 
     run(scenario)
 

@@ -245,6 +245,37 @@ def test_the_room_of_what_was_forgotten_is_used_again(tmp_path):
 # --- versions -----------------------------------------------------------------------------------------------
 
 
+def test_records_of_an_earlier_namespace_stay_hidden_when_owners_replace_times(tmp_path, monkeypatch):
+    """Until version 5 the creation time of a namespace told its records from those of an earlier one of its name."""
+
+    async def scenario():
+        monkeypatch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:5])
+        monkeypatch.setattr(schema, "VERSION", 5)
+        connection = schema.connect_writer(schema.prepare(tmp_path), busy_ms=0)
+        body = b'{"name":"ns","keys":[],"weight":1.0,"quota":{},"created":500}'
+        connection.execute("INSERT INTO document VALUES ('namespaces', 'ns', 'ns', ?)", (body,))
+        for number in (100, 700):
+            row = (f"{number:032x}", number, number)
+            connection.execute(
+                "INSERT INTO activation (id, namespace, name, start_ms, end_ms, bytes, summary, response, logs) "
+                "VALUES (?, 'ns', 'f', ?, ?, 9, x'7b7d', x'7b7d', x'5b5d')",
+                row,
+            )
+            connection.execute(
+                "INSERT INTO queue (id, namespace, name, accepted_ms, payload, pickled, rerun, started) "
+                "VALUES (?, 'ns', 'f', ?, x'7b7d', 0, 0, 0)",
+                (f"{number + 1:032x}", number),
+            )
+        connection.close()
+        monkeypatch.undo()
+        async with opened(tmp_path) as store:
+            assert await starts(store) == [700]
+            assert await store.activation("ns", f"{100:032x}") is None
+            assert [one.owner for one in await store.unfinished()] == ["ns:earlier", "ns"]
+
+    asyncio.run(scenario())
+
+
 def test_an_older_file_is_brought_forward_and_keeps_what_it_holds(tmp_path, monkeypatch):
     async def scenario():
         async with opened(tmp_path) as store:
@@ -270,7 +301,7 @@ def test_lists_and_sums_are_answered_from_their_indexes(tmp_path):
                     "AND seq <= 9 AND start_ms >= 1 ORDER BY start_ms DESC, seq DESC LIMIT 1"
                 ).fetchall()
                 assert [index in row[-1] for row in rows] == [True], rows
-            (row,) = plan(f"EXPLAIN QUERY PLAN {prune.TOTAL}").fetchall()
+            (row,) = plan(f"EXPLAIN QUERY PLAN {prune.TOTALS}").fetchall()
             assert "COVERING INDEX" in row[-1]
 
     asyncio.run(scenario())

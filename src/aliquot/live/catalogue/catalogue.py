@@ -22,7 +22,18 @@ from aliquot.live.catalogue.names import MAX_NAME_LENGTH, is_name
 from aliquot.live.catalogue.resolving import ResolvedAction, full_name, resolve_action
 from aliquot.live.store.base import Delete, Document, DocumentChange, Put, Store
 from aliquot.live.store.errors import AccessDeniedError, NotFoundError
-from aliquot.live.store.records import SYSTEM, Action, Entity, FullName, Namespace, Package, Quota, Rule, Trigger
+from aliquot.live.store.records import (
+    SYSTEM,
+    Action,
+    Entity,
+    FullName,
+    Namespace,
+    Package,
+    Quota,
+    Rule,
+    Trigger,
+    name_of_owner,
+)
 
 NAMESPACES = "namespaces"
 
@@ -108,6 +119,11 @@ class Catalogue:
 
     def namespace(self, name: str) -> Namespace | None:
         return self._namespaces.get(name)
+
+    def namespace_of(self, owner: str) -> Namespace | None:
+        """Return the namespace with this owner of records. A later namespace of the same name is another one."""
+        found = self._namespaces.get(name_of_owner(owner))
+        return found if found is not None and found.owner == owner else None
 
     def namespaces(self) -> list[Namespace]:
         return [self._namespaces[name] for name in sorted(self._namespaces)]
@@ -214,7 +230,8 @@ class Catalogue:
             if name in self._namespaces:
                 raise NameTakenError(f"namespace {name} exists already")
             text, key = make_key()
-            await self._put_namespace(Namespace(name, (key,), weight, quota or Quota(), now_ms()))
+            owner = f"{name}:{os.urandom(8).hex()}"
+            await self._put_namespace(Namespace(name, (key,), weight, quota or Quota(), now_ms(), owner))
         return text
 
     async def update_namespace(self, name: str, change: Callable[[Namespace], Namespace]) -> Namespace:

@@ -44,6 +44,10 @@ class Entities:
         rules = self._rules.get(FullName(trigger.namespace, trigger.name), {})
         return [rules[name] for name in sorted(rules)]
 
+    def count_rules(self, trigger: FullName) -> int:
+        """Return the number of rules that name the trigger."""
+        return len(self._rules.get(trigger, ()))
+
     def is_active(self, rule: Rule) -> bool:
         """Return True if the rule is active and its own trigger exists, not a later one of the same name."""
         trigger = self.one(Trigger, rule.trigger.namespace, rule.trigger.name)

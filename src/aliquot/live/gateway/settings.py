@@ -66,6 +66,8 @@ class GatewaySettings(Struct, frozen=True):
     fires_per_minute: int | None = None
     sequence_length: int = 50
     egress_connections: int = 2048  # of all sandboxes to the outside together
+    rules_per_trigger: int = 100
+    rules_per_namespace: int = 1000
 
     # Limits of environments, see `EnvironmentLimits`.
     builds: int = EnvironmentLimits().builds

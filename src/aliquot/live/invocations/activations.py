@@ -60,7 +60,7 @@ class ActivationRecorder:
         response, large = _response(outcome.status, outcome.result)
         return Activation(
             call.id,
-            call.namespace.name,
+            call.namespace.owner,
             action.name,
             start_ms,
             end,
@@ -116,12 +116,14 @@ def composition_record(call: Call, close: CloseFrame, end_ms: int) -> Activation
     }
     response, large = _response(close.status, close.result)
     return Activation(
-        frame.id, call.namespace.name, action.name, frame.start_ms, end_ms, _encode(summary),
+        frame.id, call.namespace.owner, action.name, frame.start_ms, end_ms, _encode(summary),
         response, _encode(frame.components), session=call.session or None, large=large,
     )  # fmt: skip
 
 
-def fired_record(activation_id: str, trigger: Trigger, payload: bytes, logs: list[str], start_ms: int) -> Activation:
+def fired_record(
+    activation_id: str, owner: str, trigger: Trigger, payload: bytes, logs: list[str], start_ms: int
+) -> Activation:
     """Return the record of a fired trigger. It has no end, since each call that it caused has its own record."""
     summary = {
         "annotations": [],
@@ -135,7 +137,7 @@ def fired_record(activation_id: str, trigger: Trigger, payload: bytes, logs: lis
     }
     response, large = _response(Status.SUCCESS, payload)
     return Activation(
-        activation_id, trigger.namespace, trigger.name, start_ms, start_ms, _encode(summary),
+        activation_id, owner, trigger.name, start_ms, start_ms, _encode(summary),
         response, _encode(logs), large=large,
     )  # fmt: skip
 

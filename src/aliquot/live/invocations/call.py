@@ -85,9 +85,9 @@ class Call:
     """One invocation of an action or a composition, with the progress of its run and its outcome."""
 
     __slots__ = (
-        "action", "activation", "cause", "done", "durable", "ended", "followers", "function", "id", "late", "namespace",
-        "notes", "on_disk", "outcome", "parked", "payload", "pickled", "queue_entry", "reason", "reserved", "resolved",
-        "run", "session", "shared", "transaction",
+        "action", "activation", "cause", "done", "durable", "ended", "event", "followers", "function", "id", "late",
+        "namespace", "notes", "on_disk", "outcome", "parked", "payload", "pickled", "queue_entry", "reason", "reserved",
+        "resolved", "run", "session", "shared", "transaction",
     )  # fmt: skip
 
     def __init__(
@@ -113,6 +113,7 @@ class Call:
         self.function = resolved.function  # name of the flow in the caller's namespace
         self.action: Action = resolved.action
         self.payload = payload  # a JSON object with all parameters merged, or the SDK's pickled arguments
+        self.event = ""  # id of the fired event that is its payload, see `Accepted.event`
         self.on_disk = False  # the payload is in the store's queue only
         self.reserved: Reservation | None = None  # the payload's part of the namespace's memory
         self.pickled = pickled
@@ -181,15 +182,16 @@ class Call:
             self.payload, self.shared.buffer = buffer.inlined(self.payload), None
         return Accepted(
             self.id,
-            self.namespace.name,
+            self.namespace.owner,
             self.function,
             now_ms,
-            self.payload,
+            b"" if self.event else self.payload,
             pickled=self.pickled,
             rerun=rerun,
             started=started,
             cause=self.cause,
             session=self.session,
+            event=self.event,
         )
 
 

@@ -11,6 +11,7 @@ import structlog
 from aliquot.clock import now_ms
 from aliquot.live.invocations.call import Call
 from aliquot.live.invocations.errors import OverloadedError
+from aliquot.live.invocations.parameters import ParameterMerger
 from aliquot.live.invocations.sessions.live_sessions import LiveSessions
 from aliquot.live.store.base import Store, StoreError
 from aliquot.live.store.records import Activation
@@ -57,12 +58,12 @@ class CallRegistry:
             call.durable, call.queue_entry = False, ""
             raise OverloadedError(error.public) from error
 
-    async def keep_all(self, calls: Sequence[Call], record: Activation) -> None:
+    async def keep_all(self, calls: Sequence[Call], record: Activation, event: bytes) -> None:
         """Write the calls of one event and the event's record in one transaction. Raises `OverloadedError`."""
         self.check_open()
         at_ms = now_ms()
         try:
-            await self._store.accept_all([call.accepted(at_ms) for call in calls], record)
+            await self._store.accept_all([call.accepted(at_ms) for call in calls], record, event)
         except StoreError as error:
             raise OverloadedError(error.public) from error
 
@@ -70,11 +71,14 @@ class CallRegistry:
         """Read the payload of a queued call from disk, if it is only there. Return False if it is gone."""
         while call.on_disk:
             try:
-                call.payload = await self._store.payload(call.id)
+                payload = await self._store.payload(call.id)
             except StoreError as error:
                 await self._pause_after(error)
                 continue
             call.on_disk = False
+            if call.event and payload:
+                payload = ParameterMerger(call.resolved).merge_event(bytes(payload))
+            call.payload = payload
         return len(call.payload) > 0
 
     async def count_start(self, activation_id: str) -> None:

@@ -3,6 +3,8 @@
 Only the keys of a payload are read. Its values pass through as they came.
 """
 
+from collections.abc import Mapping
+
 import msgspec
 from msgspec import Raw
 
@@ -37,11 +39,21 @@ class ParameterMerger:
         if is_absent(body):
             return EMPTY_OBJECT if self.defaults is None else _encode(self.defaults)
         given = read_object(body)
+        self.check(given)
+        return body if self.defaults is None else _encode({**self.defaults, **given})
+
+    def check(self, given: Mapping[str, Raw]) -> None:
+        """Raise `PayloadError` if the payload sets a parameter that it may not set."""
         if self.final and not self.final.isdisjoint(given):
             raise PayloadError(NOT_ALLOWED_PARAMETERS)
-        if self.defaults is None:
-            return body
-        return _encode({**self.defaults, **given})
+
+    def merge_event(self, event: bytes) -> bytes:
+        """Return the payload for the event of a fired trigger. It was checked when the trigger fired."""
+        return event if self.defaults is None else _encode({**self.defaults, **read_object(event)})
+
+    def merged_bytes(self, body: bytes) -> int:
+        """Return an upper bound of the size of the merged payload."""
+        return len(body) + (0 if self.defaults is None else len(_encode(self.defaults)))
 
     async def merge_large(self, body: memoryview, json_checker: JsonChecker) -> memoryview:
         """Merge a large payload without copying it. Another process checks its JSON. Raises `PayloadError`."""

@@ -43,23 +43,26 @@ class Platform(Protocol):
         """
         ...
 
-    async def accept_all(self, calls: Sequence[Call], record: Activation) -> None:
-        """Take the calls of one event. All of them and the event's record are durable on return, or none is."""
+    async def accept_all(self, calls: Sequence[Call], record: Activation, event: bytes = b"") -> None:
+        """Take the calls of one event. All of them and the event's record are durable on return, or none is.
+
+        `event` is its body, which the calls that refer to it have in common.
+        """
         ...
 
     async def detach(self, call: Call) -> None:
         """Make a submitted call durable, because its caller stops waiting and gets its id instead."""
         ...
 
-    def cancel(self, namespace: str, activation_id: str) -> bool:
-        """Cancel a running or waiting call of the namespace. Returns whether it exists."""
+    def cancel(self, owner: str, activation_id: str) -> bool:
+        """Cancel a running or waiting call of this owner (`Namespace.owner`). Returns whether it exists."""
         ...
 
-    def follow(self, namespace: str, activation_id: str, follower: Follower) -> bool:
-        """Send a call's log lines and its end to the follower. Returns whether the namespace has such a call."""
+    def follow(self, owner: str, activation_id: str, follower: Follower) -> bool:
+        """Send a call's log lines and its end to the follower. Returns whether the owner has such a call."""
         ...
 
-    async def activation(self, namespace: str, activation_id: str) -> Activation | None: ...
+    async def activation(self, owner: str, activation_id: str) -> Activation | None: ...
 
     def deploy(self, resolved: ResolvedAction) -> None:
         """Deploy a function or a new revision. Calls run it from now on."""

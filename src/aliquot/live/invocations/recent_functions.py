@@ -23,7 +23,7 @@ async def prepare_recent(host: FunctionHost, store: Store, catalogue: Catalogue,
     """Prepare the functions that succeeded lately, of each namespace in turn. Returns their number."""
     prepared = 0
     for namespace in catalogue.namespaces():
-        query = ActivationQuery(namespace.name, since=now_ms - MAX_AGE_MS, limit=MAX_RECORDS)
+        query = ActivationQuery(namespace.owner, since=now_ms - MAX_AGE_MS, limit=MAX_RECORDS)
         recent = [each for each in await store.activations(query) if _succeeded(each.summary)]
         for name in dict.fromkeys(each.name for each in recent):
             try:

@@ -11,7 +11,7 @@ from aliquot.live.invocations.call import Call
 from aliquot.live.invocations.sequences.composer import Composer
 from aliquot.live.store.base import Store
 from aliquot.live.store.errors import AccessDeniedError, NotFoundError
-from aliquot.live.store.records import Accepted, Action, Exec, Namespace
+from aliquot.live.store.records import Accepted, Action, Exec, Namespace, name_of_owner
 
 INTERRUPTED = "interrupted: the server stopped while the action ran"
 MAX_INTERRUPTED_STARTS = 3
@@ -29,7 +29,7 @@ async def recover_calls(composer: Composer, store: Store, catalogue: Catalogue) 
         resolved = _resolve(catalogue, accepted)
         call = Call(
             accepted.id,
-            catalogue.namespace(accepted.namespace) or Namespace(accepted.namespace),
+            catalogue.namespace_of(accepted.owner) or Namespace(name_of_owner(accepted.owner), owner=accepted.owner),
             resolved or ResolvedAction.own(_deleted_action(accepted)),
             accepted.payload,
             pickled=accepted.pickled,
@@ -37,7 +37,7 @@ async def recover_calls(composer: Composer, store: Store, catalogue: Catalogue) 
             cause=accepted.cause,
             session=accepted.session,
         )
-        call.on_disk = not accepted.payload
+        call.on_disk, call.event = not accepted.payload, accepted.event
         if resolved is not None and accepted.starts >= MAX_INTERRUPTED_STARTS:
             await composer.end_unstarted(call, NEVER_STARTED.format(accepted.starts))
             continue
@@ -49,13 +49,16 @@ async def recover_calls(composer: Composer, store: Store, catalogue: Catalogue) 
 
 
 def _resolve(catalogue: Catalogue, accepted: Accepted) -> ResolvedAction | None:
+    namespace = catalogue.namespace_of(accepted.owner)
+    if namespace is None:  # a later one of the same name must not run its calls
+        return None
     try:
-        return catalogue.resolve(accepted.namespace, full_name(accepted.namespace, accepted.name))
+        return catalogue.resolve(namespace.name, full_name(namespace.name, accepted.name))
     except (NotFoundError, AccessDeniedError):
         return None
 
 
 def _deleted_action(accepted: Accepted) -> Action:
     """Return a stand-in for an action that was deleted, with what its record needs."""
-    name = full_name(accepted.namespace, accepted.name)
+    name = full_name(name_of_owner(accepted.owner), accepted.name)
     return Action(name.namespace, name.name, "0.0.0", Exec("unknown"), revision=f"gone {accepted.id}")

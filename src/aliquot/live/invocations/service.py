@@ -159,8 +159,8 @@ class Service:
         call.leave_payload_on_disk()
         self.enqueue(call)
 
-    async def accept_all(self, calls: Sequence[Call], record: Activation) -> None:
-        await self.registry.keep_all(calls, record)
+    async def accept_all(self, calls: Sequence[Call], record: Activation, event: bytes = b"") -> None:
+        await self.registry.keep_all(calls, record, event)
         for call in calls:
             call.leave_payload_on_disk()
             self.enqueue(call)
@@ -171,9 +171,9 @@ class Service:
             await self.registry.keep(call)
             call.leave_payload_on_disk()
 
-    def cancel(self, namespace: str, activation_id: str) -> bool:
+    def cancel(self, owner: str, activation_id: str) -> bool:
         call = self.calls.get(activation_id)
-        if call is None or call.namespace.name != namespace:
+        if call is None or call.namespace.owner != owner:
             return False
         outermost = call.outermost
         outermost.run.may_retry = False  # a cancelled call is not tried again
@@ -185,17 +185,17 @@ class Service:
         if not self._environments.withdraw(call, reason):
             self._engine.post(InvocationCancelled(call.id, reason))
 
-    def follow(self, namespace: str, activation_id: str, follower: Follower) -> bool:
+    def follow(self, owner: str, activation_id: str, follower: Follower) -> bool:
         call = self.calls.get(activation_id)
-        if call is None or call.namespace.name != namespace:
+        if call is None or call.namespace.owner != owner:
             return False
         for line in self._performer.output.of_call(call):
             follower.printed(line)
         call.follow(follower)
         return True
 
-    async def activation(self, namespace: str, activation_id: str) -> Activation | None:
-        return await self._store.activation(namespace, activation_id)
+    async def activation(self, owner: str, activation_id: str) -> Activation | None:
+        return await self._store.activation(owner, activation_id)
 
     def deploy(self, resolved: ResolvedAction) -> None:
         self._deployments.deploy(resolved)

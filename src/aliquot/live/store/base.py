@@ -9,12 +9,12 @@ Each method gives one of three guarantees:
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TypeAlias
 
 from msgspec import Struct
 
-from aliquot.core.units import GIB, KIB
+from aliquot.core.units import GIB, KIB, MIB
 from aliquot.live.store.records import Accepted, Activation
 
 SMALL_PAYLOAD_BYTES = 4 * KIB  # a queued invocation with a larger payload leaves it on disk until it runs
@@ -67,7 +67,7 @@ DocumentChange: TypeAlias = Put | Delete
 
 
 class ActivationQuery(Struct, frozen=True):
-    namespace: str
+    owner: str
     name: str | None = None  # name of the action
     since: int | None = None  # earliest start, in ms since the epoch; both bounds are inclusive
     upto: int | None = None
@@ -88,7 +88,8 @@ class Retention(Struct, frozen=True):
     """Limits on the age and size of stored history. The newest journal segment always stays."""
 
     activations_s: float = 7 * 86400
-    activations_bytes: int = 4 * GIB
+    activations_bytes: int = 4 * GIB  # of all tenants together
+    activations_min_bytes: int = 64 * MIB  # of each tenant, if all of these fit
     journal_s: float = 7 * 86400
     journal_bytes: int = GIB
 
@@ -130,8 +131,8 @@ class Store(ABC):
         """
 
     @abstractmethod
-    async def activation(self, namespace: str, activation_id: str) -> Activation | None:
-        """Return one activation of the namespace."""
+    async def activation(self, owner: str, activation_id: str) -> Activation | None:
+        """Return one activation of this owner."""
 
     @abstractmethod
     async def activations(self, query: ActivationQuery) -> list[Activation]:
@@ -148,8 +149,11 @@ class Store(ABC):
         """Add an invocation to the queue. Durable, so the caller may be answered afterwards."""
 
     @abstractmethod
-    async def accept_all(self, accepted: Sequence[Accepted], record: Activation) -> None:
-        """Add the invocations of one event and the event's own record in one transaction. Durable."""
+    async def accept_all(self, accepted: Sequence[Accepted], record: Activation, event: bytes = b"") -> None:
+        """Add the invocations of one event and the event's own record in one transaction. Durable.
+
+        The event's body is stored once, for the invocations whose `event` is the record's id.
+        """
 
     @abstractmethod
     async def count_start(self, activation_id: str) -> None:
@@ -200,8 +204,18 @@ class Store(ABC):
         """Wait until every earlier write is durable. Raises `StoreError` if that fails."""
 
     @abstractmethod
-    async def prune(self, retention: Retention, *, now_ms: int) -> None:
-        """Delete activations and journal segments that exceed the retention limits."""
+    async def newest_ms(self) -> int | None:
+        """Return the time of the last record or journal entry that was written, by the clock of then."""
+
+    @abstractmethod
+    async def prune(
+        self, retention: Retention, *, now_ms: int | None, weights: Mapping[str, float] | None = None
+    ) -> None:
+        """Delete activations and journal segments that exceed the retention limits.
+
+        Without `now_ms` nothing is deleted by age. The bytes of activations are divided among owners by `weights`.
+        Owners without a weight no longer exist, and lose theirs first. Without `weights` all are equal.
+        """
 
     @abstractmethod
     async def close(self) -> None:

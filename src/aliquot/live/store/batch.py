@@ -28,7 +28,8 @@ CHECKPOINT_ROWS = 8192
 COMMIT_ROWS = 16  # cost of a commit in rows, because even a small one changes several pages
 SIZES = (1, 4, 16, 64, 256, 1024)
 ACTIVATION = "activation (seq, id, namespace, name, start_ms, end_ms, summary, response, logs, pickled, session, bytes)"
-QUEUE = "queue (id, namespace, name, accepted_ms, payload, pickled, rerun, started, cause, session, starts)"
+QUEUE = "queue (id, namespace, name, accepted_ms, payload, pickled, rerun, started, cause, session, starts, event)"
+EVENT = "event (id, body)"
 JOURNAL = "INSERT INTO journal (segment, first, entries, written_ms, lengths, bodies) VALUES (?, ?, ?, ?, ?, ?)"
 STARTING = "UPDATE queue SET starts = starts + 1 WHERE id IN (SELECT value FROM json_each(?))"
 NOT_STARTING = "UPDATE queue SET starts = 0 WHERE id IN (SELECT value FROM json_each(?))"
@@ -44,7 +45,7 @@ class WriteKind(Enum):
     """The kinds of durable writes. Each comment gives the type of the write's value."""
 
     APPLY = auto()  # list[DocumentChange]
-    ACCEPT = auto()  # (invocations to queue, records of the events that caused them)
+    ACCEPT = auto()  # (invocations to queue, records of the events that caused them, ids and bodies of these events)
     STARTING = auto()  # activation id
     NOT_STARTING = auto()  # activation id
     STARTED = auto()  # activation id
@@ -145,6 +146,7 @@ class BatchWriter:
         steps: list[bytes] = []
         accepted: list[Accepted] = []
         changed: dict[WriteKind, list[str]] = {kind: [] for kind in _CHANGES}
+        events: list[tuple[str, bytes]] = []
         finished: list[str] = []
         for operation in operations:
             if isinstance(operation, bytes):
@@ -157,6 +159,7 @@ class BatchWriter:
             elif operation.kind is WriteKind.ACCEPT:
                 accepted += operation.value[0]
                 records += operation.value[1]
+                events += operation.value[2]
             elif operation.kind in changed:
                 changed[operation.kind].append(operation.value)
             elif operation.kind is WriteKind.FINISH:
@@ -164,6 +167,7 @@ class BatchWriter:
                 finished.append(operation.value.id)
             elif operation.kind is WriteKind.APPLY:
                 self._write_documents(operation.value)
+        insert(self._connection, EVENT, events)
         # One id is accepted, starting, started and finished in this order, so one statement per kind keeps the order.
         insert(self._connection, QUEUE, [astuple(write_large_payload(self._connection, one)) for one in accepted])
         self._write_changes(changed)

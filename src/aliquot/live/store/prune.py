@@ -4,12 +4,14 @@ Each step is one short transaction between two groups of writes. Later writes re
 quarter of the file is free, pages are returned to the file system.
 """
 
+import json
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from aliquot.core.units import MIB
 from aliquot.live.store.base import Retention
+from aliquot.live.store.fair_shares import fair_shares
 from aliquot.live.store.writer import WriterThread
 
 T = TypeVar("T")
@@ -20,13 +22,13 @@ MAX_STEP_PAGES = 64  # returned in one step; for each page the thread must get t
 MAX_VACUUM_STEPS = 256  # in one run; the next run continues
 MIN_SPARE_PAGES = 4096  # kept for later writes
 
-# Records are written when their calls end, so rows are in order of age unless the wall clock has jumped. The search
-# for old rows goes on as long as the last range of rows contained one.
-RANGE_END = "SELECT max(seq) FROM (SELECT seq FROM activation WHERE seq > ? ORDER BY seq LIMIT ?)"
+# Records are written when their calls end, so rows are in order of age, whatever the wall clock said. A row that comes
+# after a young one is young, even if a clock that was behind says otherwise. Times in the future prove nothing.
+NEXT_ROWS = "SELECT seq, end_ms FROM activation WHERE seq > ? ORDER BY seq LIMIT ?"
 DELETE_OLD = "DELETE FROM activation WHERE seq > ? AND seq <= ? AND end_ms < ?"
-TOTAL = "SELECT total(bytes) FROM activation INDEXED BY activation_by_start"
-OLDEST = "SELECT seq, bytes FROM activation ORDER BY seq LIMIT ?"
-DELETE_UPTO = "DELETE FROM activation WHERE seq <= ?"
+TOTALS = "SELECT namespace, total(bytes) FROM activation INDEXED BY activation_by_start GROUP BY namespace"
+OLDEST = "SELECT seq, bytes FROM activation WHERE namespace = ? ORDER BY start_ms, seq LIMIT ?"
+DELETE_ROWS = "DELETE FROM activation WHERE seq IN (SELECT value FROM json_each(?))"
 SEGMENTS = (
     "SELECT segment, total(length(lengths) + length(bodies)), max(written_ms) FROM journal "
     "WHERE segment < (SELECT max(segment) FROM journal) GROUP BY segment ORDER BY segment"
@@ -44,10 +46,12 @@ class Pruner:
         self._connection = connection
         self._writer = writer
 
-    async def run(self, retention: Retention, now_ms: int) -> None:
-        await self._prune_old_activations(now_ms - int(retention.activations_s * 1000))
-        await self._prune_excess_activations(retention.activations_bytes)
-        await self._prune_journal(now_ms - int(retention.journal_s * 1000), retention.journal_bytes)
+    async def run(self, retention: Retention, now_ms: int | None, weights: Mapping[str, float] | None) -> None:
+        if now_ms is not None:
+            await self._prune_old_activations(now_ms - int(retention.activations_s * 1000), now_ms)
+        await self._prune_excess_activations(retention, weights)
+        old_ms = 0 if now_ms is None else now_ms - int(retention.journal_s * 1000)
+        await self._prune_journal(old_ms, retention.journal_bytes)
         for _ in range(MAX_VACUUM_STEPS):
             if not await self._step(self._return_pages):
                 break
@@ -64,30 +68,46 @@ class Pruner:
 
     # --- activations ------------------------------------------------------------------------------------
 
-    async def _prune_old_activations(self, before_ms: int) -> None:
+    async def _prune_old_activations(self, before_ms: int, now_ms: int) -> None:
+        """Delete the old rows that come before the first young one."""
         begin = -1
 
-        def step() -> tuple[int, int]:
-            end = self._value(RANGE_END, begin, MAX_STEP_ROWS)
-            return end, self._connection.execute(DELETE_OLD, (begin, end, before_ms)).rowcount
+        def step() -> tuple[int, bool]:
+            end, young = begin, False
+            for seq, end_ms in self._connection.execute(NEXT_ROWS, (begin, MAX_STEP_ROWS)).fetchall():
+                young = before_ms <= end_ms <= now_ms
+                if young:
+                    break
+                end = seq
+            self._connection.execute(DELETE_OLD, (begin, end, before_ms))
+            return end, young or end == begin
 
-        deleted = True
-        while deleted:
-            begin, rows = await self._step(step)
-            deleted = rows > 0
+        ended = False
+        while not ended:
+            begin, ended = await self._step(step)
 
-    async def _prune_excess_activations(self, limit: int) -> None:
-        if await self._step(self._used_bytes) <= limit:  # cheap, where the sum would read a whole index
+    async def _prune_excess_activations(self, retention: Retention, weights: Mapping[str, float] | None) -> None:
+        """Delete the oldest rows of those owners that have more than their share. The largest owner comes first."""
+        limit = retention.activations_bytes
+        if await self._step(self._used_bytes) <= limit:  # cheap, where the sums would read a whole index
             return
-        excess = await self._step(lambda: self._value(TOTAL)) - limit
+        used = await self._step(self._bytes_by_owner)
+        if sum(used.values()) <= limit:
+            return
+        weights = dict.fromkeys(used, 1.0) if weights is None else weights
+        shares = fair_shares(used, limit, weights=weights, minimum=retention.activations_min_bytes)
+        for owner in sorted(used, key=lambda owner: (shares[owner] - used[owner], owner)):
+            await self._prune_owner(owner, used[owner] - shares[owner])
 
+    async def _prune_owner(self, owner: str, excess: int) -> None:
         def step() -> int:
-            freed = seq = 0
-            for row, size in self._connection.execute(OLDEST, (MAX_STEP_ROWS,)).fetchall():
-                seq, freed = row, freed + size
+            freed, rows = 0, []
+            for seq, size in self._connection.execute(OLDEST, (owner, MAX_STEP_ROWS)).fetchall():
+                rows.append(seq)
+                freed += size
                 if freed >= min(excess, MAX_STEP_BYTES):
                     break
-            self._connection.execute(DELETE_UPTO, (seq,))
+            self._connection.execute(DELETE_ROWS, (json.dumps(rows),))
             return freed
 
         while excess > 0:
@@ -95,6 +115,9 @@ class Pruner:
             if not freed:
                 return
             excess -= freed
+
+    def _bytes_by_owner(self) -> dict[str, int]:
+        return {owner: int(size) for owner, size in self._connection.execute(TOTALS)}
 
     # --- the journal ------------------------------------------------------------------------------------
 

@@ -10,19 +10,23 @@ from aliquot.live.store.records import Accepted, Activation
 
 COLUMNS = "id, namespace, name, start_ms, end_ms, summary, response, logs, pickled, session"
 ONE = f"SELECT {COLUMNS} FROM activation WHERE id = ? AND namespace = ?"  # noqa: S608 - our own names
-PAYLOAD = "SELECT payload FROM queue WHERE id = ?"
+PAYLOAD = "SELECT payload, (SELECT body FROM event WHERE event.id = queue.event) FROM queue WHERE id = ?"
 DOCUMENTS = "SELECT namespace, name, body FROM document WHERE collection = ? ORDER BY namespace, name"
+NEWEST = (
+    "SELECT end_ms FROM activation ORDER BY seq DESC LIMIT 1",
+    "SELECT written_ms FROM journal ORDER BY seq DESC LIMIT 1",
+)
 UNFINISHED = (
     "SELECT id, namespace, name, accepted_ms, "
     "CASE WHEN length(payload) <= ? THEN payload ELSE x'' END, "
-    "pickled, rerun, started, cause, session, starts FROM queue "
+    "pickled, rerun, started, cause, session, starts, event FROM queue "
     "WHERE NOT EXISTS (SELECT 1 FROM activation WHERE activation.id = queue.id) ORDER BY seq"
 )
 
 
 def matches(query: ActivationQuery, activation: Activation) -> bool:
     return (
-        activation.namespace == query.namespace
+        activation.owner == query.owner
         and (query.name is None or activation.name == query.name)
         and (query.session is None or activation.session == query.session)
         and (query.since is None or activation.start >= query.since)
@@ -36,8 +40,8 @@ def newest_first(activations: Sequence[Activation]) -> list[Activation]:
     return sorted(latest_first, key=lambda activation: -activation.start)
 
 
-def one(connection: sqlite3.Connection, namespace: str, activation_id: str) -> Activation | None:
-    row = connection.execute(ONE, (activation_id, namespace)).fetchone()
+def one(connection: sqlite3.Connection, owner: str, activation_id: str) -> Activation | None:
+    row = connection.execute(ONE, (activation_id, owner)).fetchone()
     return None if row is None else Activation(*row)
 
 
@@ -71,20 +75,27 @@ def documents(connection: sqlite3.Connection, collection: str) -> list[Document]
 def unfinished(connection: sqlite3.Connection) -> list[Accepted]:
     rows = connection.execute(UNFINISHED, (SMALL_PAYLOAD_BYTES,))
     return [
-        Accepted(id_, namespace, name, accepted, payload, bool(pickled), bool(rerun), bool(started), *more)
-        for id_, namespace, name, accepted, payload, pickled, rerun, started, *more in rows
+        Accepted(id_, owner, name, accepted, payload, bool(pickled), bool(rerun), bool(started), *more)
+        for id_, owner, name, accepted, payload, pickled, rerun, started, *more in rows
     ]
 
 
 def payload(connection: sqlite3.Connection, activation_id: str) -> bytes | memoryview:
-    """Return the payload of a queued invocation, or nothing if it is not in the queue."""
-    row = connection.execute(PAYLOAD, (activation_id,)).fetchone()
-    return b"" if row is None else row[0] or read_large_payload(connection, activation_id)
+    """Return the payload of a queued invocation or the body of its event, or nothing if it is not in the queue."""
+    own, event = connection.execute(PAYLOAD, (activation_id,)).fetchone() or (None, None)
+    if own is None:
+        return b""
+    return own or event or read_large_payload(connection, activation_id)
+
+
+def newest_ms(connection: sqlite3.Connection) -> int | None:
+    found = [connection.execute(statement).fetchone() for statement in NEWEST]
+    return max((int(row[0]) for row in found if row is not None), default=None)
 
 
 def _where(query: ActivationQuery, last_seq: int) -> tuple[str, list[Any]]:
     terms = ["namespace = ?", "seq <= ?"]
-    values: list[Any] = [query.namespace, last_seq]
+    values: list[Any] = [query.owner, last_seq]
     for term, value in (
         ("name = ?", query.name),
         ("session = ?", query.session),

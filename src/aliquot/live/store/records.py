@@ -6,6 +6,7 @@ Field names are OpenWhisk's where OpenWhisk has one, so that the JSON of an enti
 from typing import Any, TypeAlias
 
 from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import force_setattr
 
 PYTHON = "python:3.11"
 NODEJS = "nodejs:20"
@@ -37,6 +38,17 @@ class Namespace(Struct, frozen=True):
     weight: float = 1  # share in the scheduler, set by the operator
     quota: Quota = Quota()
     created: int = 0  # epoch ms
+    # The owner of its records. It differs from that of an earlier namespace of the same name, whatever the clock said.
+    owner: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.owner:  # a namespace from before owners were stored
+            force_setattr(self, "owner", self.name)
+
+
+def name_of_owner(owner: str) -> str:
+    """Return the name of the namespace that owns, or owned, records. An owner is `name` or `name:identity`."""
+    return owner.partition(":")[0]
 
 
 class Pair(Struct, frozen=True, omit_defaults=True):
@@ -157,7 +169,7 @@ class Activation(Struct, frozen=True, gc=False):
     """The record of one invocation in stored form. What lists show is separate from what may be large."""
 
     id: str  # 32 lower-case hexadecimal digits
-    namespace: str
+    owner: str  # `Namespace.owner` of the caller
     name: str  # name of the action in lists: `name` or `package/name`
     start: int  # epoch ms
     end: int
@@ -174,7 +186,7 @@ class Accepted(Struct, frozen=True, gc=False):
     """An invocation that was acknowledged before it ran. It is in the queue until its activation is stored."""
 
     id: str
-    namespace: str  # the caller's namespace
+    owner: str  # `Namespace.owner` of the caller
     name: str  # name of the flow in the caller's namespace
     accepted: int  # epoch ms
     payload: bytes | memoryview  # as the sandbox gets it
@@ -184,3 +196,6 @@ class Accepted(Struct, frozen=True, gc=False):
     cause: str = ""  # id of the activation that it is part of
     session: str = ""
     starts: int = 0  # of sandboxes for it, since it last began to run or the server stopped in order
+    # Id of the fired event whose body is its payload. The body is stored once for all calls of the event, and the
+    # action's parameters are merged with it when the call runs.
+    event: str = ""

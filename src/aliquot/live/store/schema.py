@@ -65,6 +65,25 @@ MIGRATIONS = (
     """
     ALTER TABLE queue ADD COLUMN starts INTEGER NOT NULL DEFAULT 0;
     """,
+    """
+    -- From here on the column `namespace` of activations and of the queue has `Namespace.owner`. Namespaces that exist
+    -- keep their name as owner. What is older than they are belongs to an earlier namespace of the same name.
+    UPDATE activation SET namespace = namespace || ':earlier' WHERE start_ms < (
+        SELECT json_extract(CAST(body AS TEXT), '$.created') FROM document
+        WHERE collection = 'namespaces' AND document.namespace = activation.namespace
+    );
+    UPDATE queue SET namespace = namespace || ':earlier' WHERE accepted_ms < (
+        SELECT json_extract(CAST(body AS TEXT), '$.created') FROM document
+        WHERE collection = 'namespaces' AND document.namespace = queue.namespace
+    );
+    -- The body of a fired event. The calls that it causes refer to it, and the last of them deletes it.
+    CREATE TABLE event (id TEXT NOT NULL PRIMARY KEY, body BLOB NOT NULL);
+    ALTER TABLE queue ADD COLUMN event TEXT NOT NULL DEFAULT '';
+    CREATE INDEX queue_by_event ON queue (event) WHERE event != '';
+    CREATE TRIGGER queue_event AFTER DELETE ON queue WHEN OLD.event != ''
+        BEGIN DELETE FROM event WHERE id = OLD.event
+            AND NOT EXISTS (SELECT 1 FROM queue WHERE event != '' AND event = OLD.event); END;
+    """,
 )
 VERSION = len(MIGRATIONS)
 

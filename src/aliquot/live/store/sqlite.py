@@ -2,7 +2,7 @@
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -123,14 +123,14 @@ class SqliteStore(Store):
     async def finish(self, activation: Activation) -> None:
         await self._write_queue.add_durable(WriteKind.FINISH, activation)
 
-    async def activation(self, namespace: str, activation_id: str) -> Activation | None:
+    async def activation(self, owner: str, activation_id: str) -> Activation | None:
         pending = self._write_queue.records.get(activation_id)
         if pending is not None:
-            return pending if pending.namespace == namespace else None
+            return pending if pending.owner == owner else None
         try:
-            found = reads.one(self._loop_reader, namespace, activation_id)
+            found = reads.one(self._loop_reader, owner, activation_id)
         except sqlite3.Error:  # perhaps locked: the read thread may wait, the event loop may not
-            found = await self._read(lambda connection: reads.one(connection, namespace, activation_id))
+            found = await self._read(lambda connection: reads.one(connection, owner, activation_id))
         if found is None or large_bodies.is_complete(found):
             return found
         partial_record = found
@@ -155,10 +155,11 @@ class SqliteStore(Store):
     # --- the queue of accepted invocations --------------------------------------------------------------
 
     async def accept(self, accepted: Accepted) -> None:
-        await self._write_queue.add_durable(WriteKind.ACCEPT, ((accepted,), ()))
+        await self._write_queue.add_durable(WriteKind.ACCEPT, ((accepted,), (), ()))
 
-    async def accept_all(self, accepted: Sequence[Accepted], record: Activation) -> None:
-        await self._write_queue.add_durable(WriteKind.ACCEPT, (tuple(accepted), (record,)))
+    async def accept_all(self, accepted: Sequence[Accepted], record: Activation, event: bytes = b"") -> None:
+        events = ((record.id, event),) if any(one.event for one in accepted) else ()
+        await self._write_queue.add_durable(WriteKind.ACCEPT, (tuple(accepted), (record,), events))
 
     async def count_start(self, activation_id: str) -> None:
         await self._write_queue.add_durable(WriteKind.STARTING, activation_id)
@@ -203,11 +204,16 @@ class SqliteStore(Store):
         if not self._write_queue.idle:
             await self._write_queue.add_durable(WriteKind.BARRIER, None)
 
-    async def prune(self, retention: Retention, *, now_ms: int) -> None:
+    async def newest_ms(self) -> int | None:
+        return await self._read(reads.newest_ms)
+
+    async def prune(
+        self, retention: Retention, *, now_ms: int | None, weights: Mapping[str, float] | None = None
+    ) -> None:
         with suppress(StoreError):  # a full disk needs pruning even more
             await self.flush()  # so that queued records are considered, too
         try:
-            await self._pruner.run(retention, now_ms)
+            await self._pruner.run(retention, now_ms, weights)
         except sqlite3.Error as error:
             raise as_store_error(error, self.path) from error
 

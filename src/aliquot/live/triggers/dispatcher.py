@@ -17,6 +17,7 @@ from aliquot.live.invocations.parameters import EMPTY_OBJECT, ParameterMerger, i
 from aliquot.live.invocations.platform import Platform
 from aliquot.live.invocations.rate_limits import RateLimiter, RateLimiters
 from aliquot.live.node.base import Status
+from aliquot.live.store.base import SMALL_PAYLOAD_BYTES
 from aliquot.live.store.errors import ACCESS_DENIED, NOT_FOUND, AccessDeniedError, NotFoundError
 from aliquot.live.store.ids import Ids
 from aliquot.live.store.records import Namespace, Rule, Trigger
@@ -24,6 +25,16 @@ from aliquot.live.store.records import Namespace, Rule, Trigger
 HEADERS = "__ow_headers"
 INACTIVE = "Rule '{}' is inactive, action '{}' was not activated."
 _encode = msgspec.json.encode
+
+
+class FiredEvent:
+    """The payload of a fired trigger, and its fields."""
+
+    __slots__ = ("body", "fields")
+
+    def __init__(self, body: bytes) -> None:
+        self.body = body
+        self.fields = read_object(body)
 
 
 class TriggerDispatcher:
@@ -58,19 +69,19 @@ class TriggerDispatcher:
         if not any(rule.active for rule in rules):
             return None
         about = {} if headers is None else {HEADERS: headers}
-        event = _encode({**{pair.key: pair.value for pair in trigger.parameters}, **about, **given})
+        event = FiredEvent(_encode({**{pair.key: pair.value for pair in trigger.parameters}, **about, **given}))
         activation_id = self._ids()
         logs: list[str] = []
         calls: list[Call] = []
         for rule in rules:
-            outcome = self._call(namespace, rule, event, limiter)
+            outcome = self._call(namespace, rule, event, activation_id, limiter)
             if isinstance(outcome, Call):
-                outcome.cause, outcome.transaction = activation_id, transaction
+                outcome.transaction = transaction
                 calls.append(outcome)
             logs.append(_log_line(rule, outcome))
-        record = fired_record(activation_id, trigger, payload, logs, now_ms())
+        record = fired_record(activation_id, namespace.owner, trigger, payload, logs, now_ms())
         try:
-            await self._platform.accept_all(calls, record)
+            await self._platform.accept_all(calls, record, event.body)
         except BaseException:
             for _ in calls:
                 limiter.end()
@@ -78,14 +89,20 @@ class TriggerDispatcher:
         self._metrics.count_fire(namespace.name, trigger.name)
         return activation_id
 
-    def _call(self, namespace: Namespace, rule: Rule, event: bytes, limiter: RateLimiter) -> Call | str:
-        """Make the call of a rule's action, as if the rule's owner had invoked it. Return a text if it cannot run."""
+    def _call(
+        self, namespace: Namespace, rule: Rule, event: "FiredEvent", cause: str, limiter: RateLimiter
+    ) -> Call | str:
+        """Make the call of a rule's action, as if the rule's owner had invoked it. Return a text if it cannot run.
+
+        A large payload is not made now. The call refers to the event, which is stored once for all of them.
+        """
         if not rule.active:
             return INACTIVE.format(f"{rule.namespace}/{rule.name}", str(rule.action)[1:])
         try:
             limiter.check()
             resolved = self._catalogue.resolve_with_components(namespace.name, rule.action)
-            payload = ParameterMerger(resolved).merge(event)
+            merger = ParameterMerger(resolved)
+            merger.check(event.fields)
         except CallRefusedError as error:
             return str(error)
         except NotFoundError:
@@ -98,7 +115,11 @@ class TriggerDispatcher:
             limiter.end()
             self._metrics.count(call)
 
-        call = Call(self._ids(), namespace, resolved, payload, durable=True, done=done)
+        refers = merger.merged_bytes(event.body) > SMALL_PAYLOAD_BYTES
+        on_disk = refers and not resolved.composite  # a composition begins at once, and needs its payload
+        payload = b"" if on_disk else merger.merge_event(event.body)
+        call = Call(self._ids(), namespace, resolved, payload, durable=True, cause=cause, done=done)
+        call.event, call.on_disk = cause if refers else "", on_disk
         try:
             limiter.begin(call)
         except CallRefusedError as error:

@@ -43,7 +43,7 @@ class RuleEndpoints:
         return [
             Endpoint("GET", _ALL, self.list, "List rules", {200: items}, query=PAGE),
             Endpoint("PUT", _ONE, self.put, "Create or update a rule", item, body=wire.RulePut, query=(OVERWRITE,),
-                     max_bytes=self._settings.pairs_bytes, statuses=(409, 413, 415)),
+                     max_bytes=self._settings.pairs_bytes, statuses=(409, 413, 415, 429)),
             Endpoint("POST", _ONE, self.switch, "Switch a rule on or off", item, body=wire.StatusPost, max_bytes=MIB,
                      statuses=(404, 409, 413, 415)),
             Endpoint("GET", _ONE, self.get, "Read a rule", item, statuses=(404, 409)),
@@ -57,8 +57,20 @@ class RuleEndpoints:
         async with self._catalogue.writing(request.namespace):
             old = find_replaced(self._entities, Rule, request.namespace, name.name, overwrite=overwrite)
             rule = build_rule(name, put, old, self._entities, self._settings)
+            self._check_number(rule, old)
             await self._catalogue.put(rule)
         return json_response(self._view(rule))
+
+    def _check_number(self, rule: Rule, old: Rule | None) -> None:
+        """Raise a 429 if the namespace or the trigger has as many rules as it may. An event starts a call for each."""
+        if old is None:
+            count, allowed = len(self._entities.all(Rule, rule.namespace)), self._settings.rules_per_namespace
+            if count >= allowed:
+                raise Refusal(429, f"Too many rules in the namespace (count: {count}, allowed: {allowed}).")
+        if old is None or old.trigger != rule.trigger:
+            count, allowed = self._entities.count_rules(rule.trigger), self._settings.rules_per_trigger
+            if count >= allowed:
+                raise Refusal(429, f"Too many rules of trigger {rule.trigger} (count: {count}, allowed: {allowed}).")
 
     async def switch(self, request: Request) -> Response:
         post: wire.StatusPost = read_json(request.body, wire.StatusPost)

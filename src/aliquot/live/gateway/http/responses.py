@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from aliquot.live.store.records import Activation
+from aliquot.live.store.records import Activation, name_of_owner
 
 Headers = tuple[tuple[bytes, bytes], ...]
 Body: TypeAlias = bytes | memoryview | list[bytes | memoryview]  # parts are not joined: some are large
@@ -67,7 +67,7 @@ def record_body(activation: Activation, *, logs: bytes) -> Body:
         summary[:cut],
         summary[cut + _DIGIT + 1 : -1],
         b',"subject":"',
-        activation.namespace.encode(),
+        name_of_owner(activation.owner).encode(),
         b'","logs":',
         logs,
         b',"response":',

@@ -49,10 +49,10 @@ class Request:
         return self.principal.name
 
     @property
-    def since(self) -> int:
-        """The caller's namespace's creation time. Older records belong to an earlier namespace of the same name."""
+    def owner(self) -> str:
+        """The owner of the records that the caller may see."""
         assert self.principal is not None  # noqa: S101 - the endpoint requires a key
-        return self.principal.namespace.created
+        return self.principal.namespace.owner
 
 
 class Response(NamedTuple):

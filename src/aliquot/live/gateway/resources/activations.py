@@ -75,7 +75,7 @@ class ActivationEndpoints:
         last_id = request.headers.get(b"last-event-id", b"")
         events = EventStream(self._responses, request.transaction, bare=bare, last_id=last_id)
         events.open(request.namespace)
-        if not self._platform.follow(request.namespace, activation_id, events):
+        if not self._platform.follow(request.owner, activation_id, events):
             activation = await self._find(request)
             if last_id == END:  # a 204 keeps browsers from reconnecting
                 return Response(204, b"")
@@ -85,7 +85,7 @@ class ActivationEndpoints:
     async def cancel(self, request: Request) -> Response:
         """Cancel a run. One that has already ended is no error, because the caller cannot know."""
         activation_id = check_activation_id(request.names["id"])
-        if not self._platform.cancel(request.namespace, activation_id):
+        if not self._platform.cancel(request.owner, activation_id):
             await self._find(request)
         return json_response({"activationId": activation_id}, 202)
 
@@ -109,9 +109,9 @@ class ActivationEndpoints:
         if page.count and docs:
             raise Refusal(400, "The parameter 'docs' is not permitted with 'count'.")
         query = ActivationQuery(
-            request.namespace,
+            request.owner,
             _name(request.fields.get("name", "").strip()),
-            max(epoch(request.fields, "since") or 0, request.since),
+            epoch(request.fields, "since"),
             epoch(request.fields, "upto"),
             page.skip,
             page.limit,
@@ -125,8 +125,8 @@ class ActivationEndpoints:
 
     async def _find(self, request: Request) -> Activation:
         activation_id = check_activation_id(request.names["id"])
-        activation = await self._platform.activation(request.namespace, activation_id)
-        if activation is None or activation.start < request.since:
+        activation = await self._platform.activation(request.owner, activation_id)
+        if activation is None:
             raise not_found()
         return activation
 

@@ -74,7 +74,7 @@ class SessionEndpoints:
         post: SessionPost = read_json(request.body or b"{}", SessionPost)
         name = "" if post.name is UNSET else post.name
         metadata = {} if post.metadata is UNSET else post.metadata
-        live = await self._sessions.create(request.namespace, name, metadata, post.user)
+        live = await self._sessions.create(request.namespace, name, metadata, post.user, request.owner)
         return json_response(self._entity(live), 201)
 
     async def get(self, request: Request) -> Response:

@@ -104,8 +104,8 @@ class Composer:
         await self._registry.keep(call)
         self._begin(call)
 
-    async def accept_all(self, calls: Sequence[Call], record: Activation) -> None:
-        await self._registry.keep_all(calls, record)
+    async def accept_all(self, calls: Sequence[Call], record: Activation, event: bytes = b"") -> None:
+        await self._registry.keep_all(calls, record, event)
         for call in calls:
             if not call.resolved.composite:
                 call.leave_payload_on_disk()
@@ -129,14 +129,14 @@ class Composer:
                 component.queue_entry = ""
             raise
 
-    def cancel(self, namespace: str, activation_id: str) -> bool:
+    def cancel(self, owner: str, activation_id: str) -> bool:
         composition = self._compositions.get(activation_id) or self._containing(activation_id)
         if composition is None or composition.component is None:
-            return self._service.cancel(namespace, activation_id)
-        if composition.call.namespace.name != namespace:
+            return self._service.cancel(owner, activation_id)
+        if composition.call.namespace.owner != owner:
             return False
         composition.machine.cancel(activation_id)
-        self._service.cancel(namespace, composition.component.id)
+        self._service.cancel(owner, composition.component.id)
         return True
 
     def _containing(self, activation_id: str) -> CompositionRun | None:
@@ -146,11 +146,11 @@ class Composer:
         containing = (one for one in self._compositions.values() if one.machine.has(activation_id))
         return next(containing, None)
 
-    def follow(self, namespace: str, activation_id: str, follower: Follower) -> bool:
+    def follow(self, owner: str, activation_id: str, follower: Follower) -> bool:
         composition = self._compositions.get(activation_id)
         if composition is None:
-            return self._service.follow(namespace, activation_id, follower)
-        if composition.call.namespace.name != namespace:
+            return self._service.follow(owner, activation_id, follower)
+        if composition.call.namespace.owner != owner:
             return False
         composition.call.follow(follower)
         return True
@@ -165,8 +165,8 @@ class Composer:
     def end_session(self, namespace: str, session_id: str) -> None:
         self._service.end_session(namespace, session_id)
 
-    async def activation(self, namespace: str, activation_id: str) -> Activation | None:
-        return await self._service.activation(namespace, activation_id)
+    async def activation(self, owner: str, activation_id: str) -> Activation | None:
+        return await self._service.activation(owner, activation_id)
 
     def deploy(self, resolved: ResolvedAction) -> None:
         self._service.deploy(resolved)

@@ -26,6 +26,7 @@ class Session(Struct, frozen=True):
     metadata: dict[str, Any] = {}
     created: int = 0  # epoch ms
     user: str = ""  # the user within the namespace, or empty
+    owner: str = ""  # `Namespace.owner`; empty in sessions from before owners were stored
 
 
 class SessionUse(Struct, frozen=True):

@@ -70,7 +70,7 @@ class SessionRegistry:
             if (written := uses.pop(session.id, None)) is not None:
                 use = msgspec.json.decode(written.body, type=SessionUse)
             owner = namespace(session.namespace)
-            if owner is None or session.created < owner.created:
+            if owner is None or not _belongs_to(session, owner):
                 await self._delete(session)
             else:
                 found.append(LiveSession(session, use, now_s - max(0, at_ms - use.used) / 1000))
@@ -117,7 +117,9 @@ class SessionRegistry:
 
     # --- requests ------------------------------------------------------------------------------
 
-    async def create(self, namespace: str, name: str, metadata: Mapping[str, Any], user: str = "") -> LiveSession:
+    async def create(
+        self, namespace: str, name: str, metadata: Mapping[str, Any], user: str = "", owner: str = ""
+    ) -> LiveSession:
         """Create a session. Raises `TooManySessionsError` and `SessionTooLargeError`."""
         self._check(name, metadata, user)
         making = self._making.get(namespace, 0)
@@ -126,7 +128,7 @@ class SessionRegistry:
                 f"Too many sessions (count: {count}, allowed: {self.settings.max_live}); "
                 f"they end when they are deleted, or idle for {self.settings.idle_s:g} s."
             )
-        session = Session(secrets.token_hex(16), namespace, name, dict(metadata), now_ms(), user)
+        session = Session(secrets.token_hex(16), namespace, name, dict(metadata), now_ms(), user, owner)
         self._making[namespace] = making + 1
         try:
             return await _shielded(self._make(session))
@@ -239,6 +241,11 @@ class SessionRegistry:
     def _is_over(self, live: LiveSession) -> bool:
         """Return whether the session has been idle too long, even if it has not been ended yet."""
         return not live.busy and time.monotonic() - live.used_s >= self.settings.idle_s
+
+
+def _belongs_to(session: Session, namespace: Namespace) -> bool:
+    """Return false for a session of an earlier namespace of the same name."""
+    return session.owner == namespace.owner if session.owner else session.created >= namespace.created
 
 
 async def _shielded(write: Awaitable[T]) -> T:
