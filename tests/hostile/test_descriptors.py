@@ -1,5 +1,6 @@
 """A server with few descriptors: whoever opens what, the neighbour and the operator reach it."""
 
+import errno
 import resource
 import socket
 from contextlib import ExitStack
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from sandboxes import strongest
 
 from aliquot.testing.server import LiveServer, open_files
 from aliquot.testing.waiting import wait_until
@@ -14,6 +16,18 @@ from conftest import Tenants
 
 MAX_FILES = 512
 SLEEPS = "import time\ndef main(args):\n    time.sleep(args.get('s', 0))\n    return {}\n"
+OPENS = """
+import time
+def main(args):
+    held, error = [], 0
+    try:
+        for _ in range(args["count"]):
+            held.append(open("/datasets/shared/one.txt"))
+    except OSError as failure:
+        error = failure.errno
+    time.sleep(args["s"])
+    return {"held": len(held), "error_number": error}
+"""
 PRINTS = """
 import time
 def main(args):
@@ -142,6 +156,22 @@ def test_a_server_that_had_no_descriptors_left_accepts_connections_again(tenants
     finally:
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (soft, hard))
     check_reachable(tenants)
+
+
+@pytest.mark.budget("open files of datasets")
+@pytest.mark.skipif(not strongest().views, reason="this machine cannot show datasets to functions")
+def test_files_that_one_tenant_opens_in_datasets_leave_some_to_others(tenants, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("shared")
+    (folder / "one.txt").write_text("hello")
+    tenants.server.operate("PUT", "datasets/shared", json={"url": str(folder)})
+    for client in (tenants.attacker, tenants.neighbour):
+        client.deploy("opens", OPENS, annotations=[{"key": "datasets", "value": ["shared"]}])
+    holding = tenants.attacker.post("actions/opens", json={"count": MAX_FILES, "s": 60}).json()["activationId"]
+    took = tenants.attacker.result("opens", {"count": MAX_FILES, "s": 0})
+    assert took["held"] <= MAX_FILES // 4
+    assert took["error_number"] == errno.ENFILE
+    assert tenants.neighbour.result("opens", {"count": 40, "s": 0})["held"] == 40
+    tenants.attacker.delete(f"activations/{holding}").raise_for_status()
 
 
 @pytest.mark.budget("sandboxes")

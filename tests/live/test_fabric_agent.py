@@ -82,7 +82,7 @@ async def test_a_sandbox_that_starts_while_a_dataset_is_taken_from_it_never_sees
     )  # fmt: skip
     readers.open(7, launch, os.open(os.devnull, os.O_RDONLY))
     (view,) = [view_message_decoder.decode(data) for data, _ in descriptors._waiting]
-    assert view == OpenView(7, ("mine",))
+    assert view == OpenView(7, ("mine",), "ann")
     await asyncio.sleep(0)
     assert blind == [7]
     readers.retire(Dataset("mine", "/srv"), Dataset("mine", "/srv", tenants=("bob",)))

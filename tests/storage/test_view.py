@@ -16,8 +16,9 @@ from mounted_views import has_views, mounted, mounted_view, until
 from aliquot.storage.cache import Urgency
 from aliquot.storage.origins.local import LocalOrigin
 from aliquot.storage.records import FileKey, Found, Listed
-from aliquot.storage.view import contents, file_operations, wire
+from aliquot.storage.view import contents, handles, wire
 from aliquot.storage.view.files import OpenFiles
+from aliquot.storage.view.inodes import Inode
 from aliquot.testing.waiting import wait_until
 
 pytestmark = [
@@ -342,7 +343,7 @@ for _ in range(60):
 
 
 def test_a_function_has_a_bounded_number_of_files_open(tmp_path, monkeypatch):
-    monkeypatch.setattr(file_operations, "MAX_OPEN_FILES", 2)
+    monkeypatch.setattr(handles, "MAX_OPEN_FILES", 2)
     with mounted_view(tmp_path) as seen:
         path = seen.place / "data" / "plain.txt"
         with path.open(), path.open():
@@ -351,6 +352,24 @@ def test_a_function_has_a_bounded_number_of_files_open(tmp_path, monkeypatch):
             assert raised.value.errno == errno.ENFILE
             assert "2 files" in seen.told[-1].error
         until(lambda: not seen.cache.stats().open)
+        assert path.read_text() == "hello"
+
+
+def test_a_tenant_has_a_part_of_all_open_files_and_directories(tmp_path):
+    with mounted_view(tmp_path) as seen:
+        seen.views._handles.total = 6  # a tenant alone gets three
+        path = seen.place / "data" / "plain.txt"
+        with path.open(), path.open(), os.scandir(seen.place / "data") as directory:
+            next(directory)
+            with pytest.raises(OSError, match="Too many open files") as raised:
+                path.open()
+            assert raised.value.errno == errno.ENFILE
+            assert "the namespace holds 3 files and asks for 1 more; it may hold 3" in seen.told[-1].error
+            with pytest.raises(OSError, match="Too many open files"):
+                os.scandir(seen.place / "data")
+            neighbour = handles.TenantHandles(seen.views._handles, "neighbour")
+            assert neighbour.reserve(Inode("data", "plain.txt"), 0)
+        until(lambda: not seen.views._handles.used)
         assert path.read_text() == "hello"
 
 

@@ -82,6 +82,7 @@ class OpenView(Struct, frozen=True, tag=True):
 
     sandbox: int
     datasets: tuple[str, ...]
+    tenant: str = ""
 
 
 class CloseView(Struct, frozen=True, tag=True):

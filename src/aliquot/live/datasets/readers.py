@@ -80,7 +80,7 @@ class DatasetReaders:
             log.error("a view cannot be sent to the agent", sandbox=sandbox, error=error.strerror)  # noqa: TRY400 - in text
             asyncio.get_running_loop().call_soon(self._view_lost, sandbox)
             return
-        self._descriptors.send(OpenView(sandbox, reader.datasets), device)
+        self._descriptors.send(OpenView(sandbox, reader.datasets, reader.tenant), device)
 
     def close(self, sandbox: int) -> None:
         """Close the view of a sandbox that has ended, if it has one."""

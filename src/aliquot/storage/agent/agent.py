@@ -55,7 +55,7 @@ from aliquot.storage.messages import (
 from aliquot.storage.origins import Origin
 from aliquot.storage.records import FileAccess
 from aliquot.storage.view.events import FileOpened, PieceWaited
-from aliquot.storage.view.views import ViewServer
+from aliquot.storage.view.views import MAX_HANDLES, ViewServer
 
 log = structlog.get_logger("aliquot.storage")
 
@@ -75,7 +75,7 @@ Value = dict[str, int | float | str | None]
 class StorageAgent:
     """The agent's side of the connection to the server."""
 
-    def __init__(self, begin: StartAgent, send: Send) -> None:
+    def __init__(self, begin: StartAgent, send: Send, max_handles: int = MAX_HANDLES) -> None:
         self._send = send
         self._loop = asyncio.get_running_loop()
         # Separate pools: an origin that hangs blocks only requests that need origins.
@@ -93,7 +93,7 @@ class StorageAgent:
         )
         models = ModelRequests(self._predictions.serving, model_threads, lambda reply: self._on_loop(send, reply))
         self._prefetches = Prefetches(self._cache, self._accounts, send)
-        self._views = ViewServer(self._cache, self._view_event)
+        self._views = ViewServer(self._cache, self._view_event, max_handles=max_handles)
         for dataset in begin.datasets:
             self._priming.submit(self._datasets.prime, dataset.name)
         self._warming: dict[int, Future[WarmOutcome]] = {}
@@ -148,7 +148,7 @@ class StorageAgent:
             self._accounts.close(message.sandbox)
             return
         try:
-            self._views.open(message.sandbox, descriptors[0], message.datasets)
+            self._views.open(message.sandbox, descriptors[0], message.datasets, message.tenant)
         except Exception:
             log.exception("a view could not be made", sandbox=message.sandbox)
             with suppress(OSError):

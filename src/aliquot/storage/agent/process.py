@@ -5,7 +5,6 @@ The first descriptor carries messages. The second carries the messages about vie
 
 import asyncio
 import os
-import resource
 import signal
 import socket
 import sys
@@ -13,6 +12,7 @@ import threading
 from contextlib import suppress
 
 from aliquot.core.errors import AliquotError
+from aliquot.descriptors import raise_descriptor_limit
 from aliquot.logs import set_up_logs
 from aliquot.storage.agent.agent import StorageAgent
 from aliquot.storage.frames import frame, next_message, to_agent_decoder
@@ -22,8 +22,8 @@ NICE = 5  # below the server: calls that need no files go first
 _CLOSE_TIMEOUT_S = 4.0
 
 
-async def serve(channel: socket.socket, view_channel: socket.socket) -> None:
-    """Run the agent until the server closes the connection."""
+async def serve(channel: socket.socket, view_channel: socket.socket, max_handles: int) -> None:
+    """Run the agent until the server closes the connection. `max_handles` limits the open files of all views."""
     reader, writer = await asyncio.open_connection(sock=channel)
 
     def send(message: FromAgent) -> None:
@@ -33,7 +33,7 @@ async def serve(channel: socket.socket, view_channel: socket.socket) -> None:
     if not isinstance(begin, StartAgent):
         return
     try:
-        agent = StorageAgent(begin, send)
+        agent = StorageAgent(begin, send, max_handles)
     except (AliquotError, OSError) as error:
         send(AgentFailed(str(error)))
         await writer.drain()
@@ -56,11 +56,10 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which then closes the connection
     with suppress(OSError):
         os.nice(NICE)
-    max_files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max_files, max_files))  # files open in any sandbox are open here
+    max_files = raise_descriptor_limit()  # files open in any sandbox are open here
     set_up_logs()
     with socket.socket(fileno=int(sys.argv[1])) as channel, socket.socket(fileno=int(sys.argv[2])) as view_channel:
-        asyncio.run(serve(channel, view_channel))
+        asyncio.run(serve(channel, view_channel, max_files // 2))
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from aliquot.storage.view.directories import Directories
 from aliquot.storage.view.events import FileOpened, OnViewEvent, PieceWaited, PostWork
 from aliquot.storage.view.file_operations import FileOperations, OpenCallbacks
 from aliquot.storage.view.files import OpenFiles
+from aliquot.storage.view.handles import TenantHandles
 from aliquot.storage.view.inodes import Inode, InodeTable
 from aliquot.storage.view.name_operations import NameOperations
 from aliquot.storage.view.requests import FuseDevice, ViewRequests
@@ -35,7 +36,7 @@ class ViewConnection:
 
     def __init__(
         self, sandbox: int, device: int, datasets: Sequence[str], *, cache: Cache, names: NodeContents,
-        on_event: OnViewEvent, post: PostWork, passthrough: bool,
+        on_event: OnViewEvent, post: PostWork, passthrough: bool, handles: TenantHandles,
     ) -> None:  # fmt: skip
         self.sandbox = sandbox
         self.device = device
@@ -43,7 +44,7 @@ class ViewConnection:
         self._on_event = on_event
         self._requests = ViewRequests(FuseDevice(device), post)
         inodes = InodeTable()
-        self._directories = Directories(names, inodes, datasets)
+        self._directories = Directories(names, inodes, datasets, handles)
         self._files = OpenFiles(device, passthrough=passthrough)
         self._naming = NameOperations(self._requests, inodes, self._directories, names, self._failed)
         self._file_operations = FileOperations(
@@ -53,6 +54,7 @@ class ViewConnection:
             self._directories,
             cache,
             names,
+            handles,
             OpenCallbacks(self._succeeded, self._failed, self._waited),
         )
         self._operations = self._make_operations()

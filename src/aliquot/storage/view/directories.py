@@ -5,8 +5,10 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from aliquot.budgets import Reservation
 from aliquot.storage.view import wire
 from aliquot.storage.view.contents import DatasetContents, NodeContents
+from aliquot.storage.view.handles import TenantHandles
 from aliquot.storage.view.inodes import ROOT, Inode, InodeTable, unique_numbers
 
 VALID_S = 10  # how long the kernel caches names and attributes; an open always asks
@@ -20,17 +22,21 @@ class OpenDirectory(Struct, eq=False):
 
     node: Inode
     names: Sequence[str]
+    reserved: Reservation  # its part of the tenant's open files
 
 
 class Directories:
     """The root directory with the datasets, and the directories below them."""
 
-    def __init__(self, names: NodeContents, inodes: InodeTable, datasets: Sequence[str]) -> None:
+    def __init__(
+        self, names: NodeContents, inodes: InodeTable, datasets: Sequence[str], handles: TenantHandles
+    ) -> None:
         self._datasets = tuple(sorted(datasets))
         self._hidden: set[str] = set()  # datasets hidden from the sandbox for good
         self._block_bytes = 4096  # preferred size of reads
         self._names = names
         self._inodes = inodes
+        self._tenant_handles = handles
         self._made_s = time.time()
         self._handles = unique_numbers()
         self._open: dict[int, OpenDirectory] = {}
@@ -68,10 +74,14 @@ class Directories:
     # --- reading ----------------------------------------------------------------------------------------------
 
     def open(self, node: Inode) -> int:
-        """Open a directory and return its handle. Raises `KeyError` if it does not exist any more."""
+        """Open a directory and return its handle.
+
+        Raises `KeyError` if it does not exist any more, and `TooManyFilesError`.
+        """
+        reserved = self._tenant_handles.reserve(node, len(self._open))
         names = self._names.contents(node.dataset).listing.names(node.path) if node.dataset else self._shown()
         handle = next(self._handles)
-        self._open[handle] = OpenDirectory(node, names)
+        self._open[handle] = OpenDirectory(node, names, reserved)
         return handle
 
     def release(self, handle: int) -> None:

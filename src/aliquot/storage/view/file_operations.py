@@ -7,6 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import CancelledError
 from typing import NamedTuple
 
+from aliquot.budgets import Reservation
 from aliquot.storage.cache import Cache, FileHandle, TransferFuture
 from aliquot.storage.errors import AbsentError, PathError, StorageError
 from aliquot.storage.records import FileKey
@@ -14,10 +15,10 @@ from aliquot.storage.view import wire
 from aliquot.storage.view.contents import NodeContents
 from aliquot.storage.view.directories import Directories
 from aliquot.storage.view.files import OpenFile, OpenFiles
+from aliquot.storage.view.handles import TenantHandles, TooManyFilesError
 from aliquot.storage.view.inodes import Inode, InodeTable
 from aliquot.storage.view.requests import ViewRequests
 
-MAX_OPEN_FILES = 4096  # per sandbox; the agent holds a descriptor for each
 _REOPEN_TIMEOUT_S = 2.0  # how long a newer version stays open for the kernel's second open
 
 
@@ -29,16 +30,12 @@ class OpenCallbacks(NamedTuple):
     waited: Callable[[FileKey, float], None]  # for a piece of a file
 
 
-class TooManyFilesError(StorageError):
-    errno = errno.ENFILE
-
-
 class FileOperations:
     """Answers the kernel's opens, reads and releases of one view."""
 
     def __init__(
         self, requests: ViewRequests, inodes: InodeTable, files: OpenFiles, directories: Directories, cache: Cache,
-        names: NodeContents, callbacks: OpenCallbacks,
+        names: NodeContents, handles: TenantHandles, callbacks: OpenCallbacks,
     ) -> None:  # fmt: skip
         self._requests = requests
         self._inodes = inodes
@@ -46,7 +43,9 @@ class FileOperations:
         self._directories = directories
         self._cache = cache
         self._names = names
+        self._handles = handles
         self._callbacks = callbacks
+        self._reserved: dict[int, Reservation] = {}  # by request, for files that are on their way
         # Files whose version turned out to be newer than the inode, kept open until a deadline.
         self._newer: dict[FileKey, tuple[FileHandle, float]] = {}
 
@@ -58,19 +57,19 @@ class FileOperations:
         if not self._directories.shows(node.dataset):
             self._requests.refuse(unique, errno.ENOENT)
             return
-        if len(self._files) >= MAX_OPEN_FILES:
-            error = TooManyFilesError(f"{node.key}: the function has {MAX_OPEN_FILES} files of datasets open already")
+        try:
+            reserved = self._handles.reserve(node, len(self._files))
+        except TooManyFilesError as error:
             self._callbacks.failed(node, error, 0.0)
-            self._requests.refuse(unique, errno.ENFILE)
+            self._requests.refuse(unique, error.errno)
             return
-        newer = self._take_newer(node.key)
-        if newer is not None:
-            self._opened(unique, inode, node, newer)
-            return
-        cached = self._cache.try_open(node.key)
-        if cached is not None:
-            self._opened(unique, inode, node, cached)
-            return
+        here = self._take_newer(node.key) or self._cache.try_open(node.key)
+        if here is not None:
+            self._opened(unique, inode, node, here, reserved)
+        else:
+            self._fetch(unique, inode, node, reserved)
+
+    def _fetch(self, unique: int, inode: int, node: Inode, reserved: Reservation) -> None:
         begun_s = time.monotonic()
         try:
             future = self._cache.open(node.key)
@@ -78,13 +77,24 @@ class FileOperations:
             self._callbacks.failed(node, refused, 0.0)
             self._requests.refuse(unique, refused.errno)
             return
+        self._reserved[unique] = reserved  # not in the callbacks, which form a cycle with the future
         self._requests.wait(
-            unique, future, lambda: self._arrived(unique, inode, node, future, begun_s), lambda: _close_unwanted(future)
+            unique,
+            future,
+            lambda: self._arrived(unique, inode, node, future, begun_s),
+            lambda: self._drop(unique, future),
         )
+
+    def _drop(self, unique: int, future: TransferFuture[FileHandle]) -> None:
+        """Close a file whose reader no longer waits for it."""
+        del self._reserved[unique]
+        if not future.cancelled() and future.exception() is None:
+            future.result().close()
 
     def _arrived(
         self, unique: int, inode: int, node: Inode, future: TransferFuture[FileHandle], begun_s: float
     ) -> None:
+        reserved = self._reserved.pop(unique)
         try:
             opened = future.result()
         except CancelledError as error:
@@ -96,9 +106,9 @@ class FileOperations:
             self._callbacks.failed(node, error, time.monotonic() - begun_s)
             self._requests.refuse(unique, error.errno)
         else:
-            self._opened(unique, inode, node, opened)
+            self._opened(unique, inode, node, opened, reserved)
 
-    def _opened(self, unique: int, inode: int, node: Inode, opened: FileHandle) -> None:
+    def _opened(self, unique: int, inode: int, node: Inode, opened: FileHandle, reserved: Reservation) -> None:
         if not self._directories.shows(node.dataset):  # hidden from the sandbox meanwhile
             opened.close()
             self._requests.refuse(unique, errno.ENOENT)
@@ -110,7 +120,7 @@ class FileOperations:
             self._requests.refuse(unique, errno.ESTALE)
             return
         self._callbacks.succeeded(opened)
-        handle, answer = self._files.add(inode, opened)
+        handle, answer = self._files.add(inode, opened, reserved)
         if not self._requests.answer(unique, answer):
             self._files.release(handle)
 
@@ -166,8 +176,3 @@ class FileOperations:
             opened.close()
         self._newer.clear()
         self._files.close()
-
-
-def _close_unwanted(future: TransferFuture[FileHandle]) -> None:
-    if not future.cancelled() and future.exception() is None:
-        future.result().close()

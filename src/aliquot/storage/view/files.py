@@ -12,6 +12,7 @@ from collections import Counter
 
 from msgspec import Struct
 
+from aliquot.budgets import Reservation
 from aliquot.storage.cache import FileHandle
 from aliquot.storage.view import wire
 from aliquot.storage.view.inodes import unique_numbers
@@ -24,6 +25,7 @@ class OpenFile(Struct, eq=False):
 
     inode: int
     opened: FileHandle
+    reserved: Reservation | None = None  # its part of the tenant's open files
 
 
 class OpenFiles:
@@ -49,7 +51,7 @@ class OpenFiles:
     def get(self, handle: int) -> OpenFile | None:
         return self._open.get(handle)
 
-    def add(self, inode: int, opened: FileHandle) -> tuple[int, bytes]:
+    def add(self, inode: int, opened: FileHandle, reserved: Reservation | None = None) -> tuple[int, bytes]:
         """Add an open file and return its handle and the answer to the kernel."""
         handle = next(self._handles)
         backing = self._backing(inode, opened.fd)
@@ -57,7 +59,7 @@ class OpenFiles:
         if backing is not None:
             flags = wire.OPEN_PASSTHROUGH
         self._users[inode] += 1
-        self._open[handle] = OpenFile(inode, opened)
+        self._open[handle] = OpenFile(inode, opened, reserved)
         return handle, wire.OPEN_OUT.pack(handle, flags, backing or 0)
 
     def _backing(self, inode: int, fd: int | None) -> int | None:

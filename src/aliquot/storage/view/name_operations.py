@@ -8,6 +8,7 @@ from aliquot.storage.errors import StorageError
 from aliquot.storage.view import wire
 from aliquot.storage.view.contents import NodeContents
 from aliquot.storage.view.directories import VALID_S, Directories
+from aliquot.storage.view.handles import TooManyFilesError
 from aliquot.storage.view.inodes import Inode, InodeTable
 from aliquot.storage.view.requests import ViewRequests
 
@@ -71,6 +72,10 @@ class NameOperations:
             handle = self._directories.open(node)
         except KeyError:
             self._requests.refuse(unique, errno.ESTALE)
+            return
+        except TooManyFilesError as error:
+            self._failed(node, error)
+            self._requests.refuse(unique, error.errno)
             return
         if not self._requests.answer(unique, wire.OPEN_OUT.pack(handle, 0, 0)):
             self._directories.release(handle)

@@ -12,22 +12,31 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
+from aliquot.budgets import Budget
 from aliquot.storage.cache import Cache
 from aliquot.storage.view.connection import ViewConnection
 from aliquot.storage.view.contents import NodeContents
 from aliquot.storage.view.events import OnViewEvent
+from aliquot.storage.view.handles import TenantHandles
 from aliquot.storage.view.requests import UnmountedError
 
 log = structlog.get_logger("aliquot.view")
 
+MAX_HANDLES = 8192  # by default
 _MAX_EARLY_HIDDEN = 10_000  # sandboxes with hidden datasets whose views have not arrived yet
 
 
 class ViewServer:
     """The views of all sandboxes. Every method may be called from any thread, and all but `stop` return at once."""
 
-    def __init__(self, cache: Cache, on_event: OnViewEvent, *, passthrough: bool = True) -> None:
-        """Start the thread. `passthrough` lets the kernel read complete files directly, if permitted."""
+    def __init__(
+        self, cache: Cache, on_event: OnViewEvent, *, passthrough: bool = True, max_handles: int = MAX_HANDLES
+    ) -> None:
+        """Start the thread. `passthrough` lets the kernel read complete files directly, if permitted.
+
+        `max_handles` is the number of files and directories that all views together may have open.
+        """
+        self._handles = Budget("open files of datasets", "files", max_handles)
         self._passthrough = passthrough and os.geteuid() == 0
         self._cache = cache
         self._on_event = on_event
@@ -46,9 +55,9 @@ class ViewServer:
     def __len__(self) -> int:
         return len(self._connections)
 
-    def open(self, sandbox: int, device: int, datasets: Sequence[str]) -> None:
+    def open(self, sandbox: int, device: int, datasets: Sequence[str], tenant: str = "") -> None:
         """Serve a view on this descriptor, which is owned and closed here, until the sandbox ends."""
-        self._post(lambda: self._open(sandbox, device, datasets))
+        self._post(lambda: self._open(sandbox, device, datasets, tenant))
 
     def close(self, sandbox: int) -> None:
         """Close a sandbox's view. Nothing happens if it is closed already."""
@@ -112,10 +121,10 @@ class ViewServer:
             except Exception:  # one view's failure must not stop the others
                 log.exception("a view's work failed")
 
-    def _open(self, sandbox: int, device: int, datasets: Sequence[str]) -> None:
+    def _open(self, sandbox: int, device: int, datasets: Sequence[str], tenant: str) -> None:
         connection = ViewConnection(
             sandbox, device, datasets, cache=self._cache, names=self._names, on_event=self._on_event, post=self._post,
-            passthrough=self._passthrough,
+            passthrough=self._passthrough, handles=TenantHandles(self._handles, tenant),
         )  # fmt: skip
         for dataset in self._hidden.pop(sandbox, ()):
             connection.hide(dataset)
