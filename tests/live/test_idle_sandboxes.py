@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import select
+import socket
 import time
 from pathlib import Path
 
@@ -9,11 +11,11 @@ import psutil
 import pytest
 from sandboxes import NodeRig, isolation, play, result, with_and_without_walls
 
-from aliquot.live.node.active_sandboxes import TICK_S
+from aliquot.live.node.active_sandboxes import TICK_S, ActiveSandboxes
 from aliquot.live.node.cell import ProcessHandle
 from aliquot.live.node.sandbox_resources import tag_of
 from aliquot.testing.server import alive
-from aliquot.testing.waiting import wait_on_loop
+from aliquot.testing.waiting import TIMEOUT_S, wait_on_loop
 
 # A thread and a child go on after the call has returned. Both count as fast as they can.
 LEFT_BEHIND_CODE = """
@@ -47,17 +49,21 @@ async def frozen(rig: NodeRig, sandbox: int) -> None:
     await wait_on_loop(process.status, lambda status: status in FROZEN_STATES, what="its process to stand still")
 
 
-async def stand_still(seconds: float) -> None:
-    """Block the event loop while it handles input, after which it runs its timers first."""
+async def stand_still(sock: socket.socket, seconds: float) -> None:
+    """Block the event loop while it handles input, until a message is there and the time is over.
+
+    After that the loop runs its timers first.
+    """
     loop, over = asyncio.get_running_loop(), asyncio.Event()
     reader, writer = os.pipe()
 
     def block() -> None:
         loop.remove_reader(reader)
-        time.sleep(seconds)
+        begun_s = time.perf_counter()
+        assert select.select([sock], [], [], TIMEOUT_S)[0], "no message came"
+        time.sleep(max(0, begun_s + seconds - time.perf_counter()))
         over.set()
 
-    await asyncio.sleep(2 * TICK_S)
     loop.add_reader(reader, block)
     os.write(writer, b"x")
     await over.wait()
@@ -132,24 +138,18 @@ def test_a_node_that_stops_ends_its_frozen_sandboxes(tmp_path):
     assert not any(map(alive, pids))
 
 
-def test_a_sandbox_that_is_called_again_and_again_is_never_frozen(tmp_path, monkeypatch):
-    freezes = []
-
-    def freeze(process):
-        freezes.append(process.pid)
-
-    monkeypatch.setattr(ProcessHandle, "freeze", freeze)
+def test_a_sandbox_that_ran_since_the_last_tick_is_not_frozen(tmp_path, monkeypatch):
+    monkeypatch.setattr(ActiveSandboxes, "add", lambda *_: None)  # the test ticks itself
 
     async def scene(rig):
         sandbox = await rig.started(ECHO)
-        until_s = time.perf_counter() + 20 * TICK_S
-        runs = 0
-        while time.perf_counter() < until_s:
+        local = rig.node._sandboxes[sandbox]
+        for _ in range(3):
             await rig.run(sandbox)
-            runs += 1
-        assert runs > 20
-        assert freezes == []
-        await wait_on_loop(lambda: freezes, what="the sandbox to be frozen once it is idle")
+            assert local.tick(time.perf_counter(), 0)
+            assert not local.cell.process.frozen
+        assert not local.tick(time.perf_counter(), 0)
+        assert local.cell.process.frozen
 
     play(tmp_path, scene)
 
@@ -190,10 +190,10 @@ def test_the_time_limit_holds_after_a_thaw(tmp_path):
 
 def test_a_run_that_ended_while_the_server_stood_still_has_not_timed_out(tmp_path):
     async def scene(rig):
-        sandbox = await rig.started("import time\ndef main(args):\n    time.sleep(0.2)\n    return {'done': True}")
+        sandbox = await rig.started("import time\ndef main(args):\n    time.sleep(0.1)\n    return {'done': True}")
         await rig.run(sandbox)
-        rig.request(sandbox, timeout_ms=1500)
-        await stand_still(2)
+        rig.request(sandbox, timeout_ms=300)
+        await stand_still(rig.node._sandboxes[sandbox].cell.sock, 0.4)
         what, _, outcome = await rig.next()
         assert what == "finished", outcome
         assert result(outcome) == {"done": True}
@@ -203,11 +203,30 @@ def test_a_run_that_ended_while_the_server_stood_still_has_not_timed_out(tmp_pat
 
 def test_a_start_that_ended_while_the_server_stood_still_has_not_timed_out(tmp_path):
     async def scene(rig):
-        await rig.started(ECHO)  # the next start has a ready cell
-        await asyncio.sleep(0.3)
-        sandbox = rig.launch("import time\ntime.sleep(0.2)\n" + ECHO, timeout_ms=1500)
-        await stand_still(2)
+        await rig.started(ECHO)  # its zygote is ready
+        sandbox = rig.launch("import time\ntime.sleep(0.5)\n" + ECHO, timeout_ms=2000)
+        await wait_on_loop(
+            lambda: rig.node._sandboxes.get(sandbox), lambda one: one and not one._unread, what="the init to be sent"
+        )
+        await stand_still(rig.node._sandboxes[sandbox].cell.sock, 2.1)
         assert (await rig.next())[:2] == ("started", sandbox)
+
+    play(tmp_path, scene)
+
+
+def test_imports_that_ended_while_the_server_stood_still_have_not_timed_out(tmp_path):
+    async def scene(rig):
+        await rig.started(ECHO)
+        before = list(rig.node._zygotes._zygotes)
+        launched = rig.launch("import decimal\n" + ECHO, imports=("decimal",), timeout_ms=1000)
+        zygotes = rig.node._zygotes._zygotes
+        await wait_on_loop(lambda: len(zygotes) > len(before), what="the zygote to be started")
+        (zygote,) = [process for profile, process in zygotes.items() if profile not in before]
+        await stand_still(zygote._control, 1.1)
+        what, sandbox, outcome = await rig.next()
+        assert sandbox == launched
+        # It has used up the time for its init, which another process measures from the start on.
+        assert what == "started" or b"The imports of the action" not in outcome.result
 
     play(tmp_path, scene)
 

@@ -1,6 +1,7 @@
 """Prepare a start, before it has a cell: find or build the function's environment, and find or start a zygote."""
 
 import asyncio
+import contextlib
 import sys
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -18,6 +19,7 @@ from aliquot.live.node.zygote_process import IMPORT_TIMEOUT_S, ZygoteProcess, Zy
 from aliquot.live.node.zygotes import ZygotePool
 from aliquot.live.store.records import PYTHON
 
+UNREAD_TIMEOUT_S = 0.01  # for a zygote that became ready while the server stood still
 MAX_PREPARED_ZYGOTES = 16  # `prepare` starts no zygote above this number
 
 
@@ -74,12 +76,12 @@ class StartPreparation:
             self._drivers.access(launch.place),
             self._sees_datasets(launch),
         )
-        try:
-            async with asyncio.timeout(launch.timeout_ms / 1000):
-                return await self._zygotes.ready(profile)
-        except TimeoutError:
-            text = IMPORTS_TIMED_OUT.format(", ".join(profile.imports) or "none", launch.timeout_ms)
-            raise StartError(Status.DEVELOPER_ERROR, text, timed_out=True) from None
+        for timeout_s in (launch.timeout_ms / 1000, UNREAD_TIMEOUT_S):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout_s):
+                    return await self._zygotes.ready(profile)
+        text = IMPORTS_TIMED_OUT.format(", ".join(profile.imports) or "none", launch.timeout_ms)
+        raise StartError(Status.DEVELOPER_ERROR, text, timed_out=True)
 
     def _python(self, launch: Launch) -> str:
         """Return the interpreter of an environment with the launch's requirements."""
