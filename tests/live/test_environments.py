@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -310,3 +312,14 @@ def test_an_installation_has_the_isolation_of_a_sandbox(tmp_path, wheels):
         assert int(said.partition("PROCESSES ")[2].split()[0]) < 8
 
     play(tmp_path / "data", scene)
+
+
+@pytest.mark.long
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_a_server_without_root_builds_environments_too(tmp_path):
+    wanted = f"{__file__}::test_requirements_are_installed_once_and_shared[walls]"
+    command = [sys.executable, Path(__file__).parent.parent / "support" / "as_ordinary_user.py", tmp_path]
+    there = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", f"--basetemp={tmp_path}/there", wanted]
+    done = subprocess.run([*command, *there], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "s" not in done.stdout.split()[0]  # it was not skipped

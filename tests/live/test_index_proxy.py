@@ -180,7 +180,7 @@ def test_a_build_uses_the_operators_index_and_cannot_find_the_password(tmp_path,
     async def scene(rig):
         outcome = await rig.not_started("x", requirements=("spy",))
         assert outcome.status == Status.DEVELOPER_ERROR
-        assert "FOUND [] ADDRESS http://127.0.0.1:" in result(outcome)["error"]
+        assert "FOUND [] ADDRESS index://index/0" in result(outcome)["error"]
         number = await rig.started(USES, requirements=("tiny",))
         assert result(await rig.run(number))["value"] == 1
 

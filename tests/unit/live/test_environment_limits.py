@@ -152,6 +152,13 @@ def test_what_an_installer_prints_is_bounded_whatever_it_is():
     assert said.last_lines().endswith("\ufffd last")
 
 
+def test_the_address_of_the_index_proxy_is_left_out():
+    said, reported = output()
+    said.hide("http://127.0.0.1:1/token")
+    said.add(b"ERROR: 404 for http://127.0.0.1:1/token/index/0/x/\n")
+    assert reported == ["ERROR: 404 for index://index/0/x/"]
+
+
 def test_the_error_of_an_installer_is_quoted():
     said, _ = output(b"Collecting x\nERROR: no x\nERROR: really\nbye\n")
     assert said.error_lines() == "ERROR: no x ERROR: really"

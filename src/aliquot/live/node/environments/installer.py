@@ -106,7 +106,8 @@ class Installer:
         async with asyncio.timeout(self._limits.timeout_s), self._bounded_disk(build, cgroup):
             builder = await BuilderProcess.start(described, cgroup)
             try:
-                async with self._reach_indexes(builder, settings, network, build.tenant, cgroup) as env:
+                async with self._reach_indexes(builder, settings, network, build.tenant, cgroup) as (env, address):
+                    output.hide(address)
                     builder.begin(env)
                     while chunk := await builder.read():
                         output.add(chunk)
@@ -123,15 +124,18 @@ class Installer:
         network: int,
         tenant: str,
         cgroup: SandboxCgroup | None,
-    ) -> AsyncIterator[dict[str, str]]:
-        """Connect a builder with the package indexes and the relay. Yields the variables of the installation."""
+    ) -> AsyncIterator[tuple[dict[str, str], str]]:
+        """Connect a builder with the package indexes and the relay.
+
+        Yields the variables of the installation and the address of the index proxy, if there is one.
+        """
         listener = await builder.listener()
         if listener is not None and self._networks.are_own:
             await builder.join(self._networks, network, tenant)
         if listener is None or not settings.needs_proxy:
             if listener is not None:
                 listener.close()
-            yield settings.env
+            yield settings.env, ""
             return
         token = secrets.token_urlsafe()
         address = f"http://127.0.0.1:{listener.getsockname()[1]}/{token}"
@@ -139,7 +143,7 @@ class Installer:
         has_user = self._isolation.own_uid and is_readable_by_others(mounts=False)
         uid = uid_range(self._data)[0] + _FIRST_UID - 1 if has_user else None
         async with index_proxy(settings, listener, token, cgroup, uid):
-            yield settings.through(address)
+            yield settings.through(address), address
 
     def _describe(
         self, build: EnvironmentBuild, place: int, visible: tuple[str, ...], *, has_cgroup: bool

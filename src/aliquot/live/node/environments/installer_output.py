@@ -9,6 +9,7 @@ _MAX_LINE_CHARS = 1000
 _MAX_REPORTED_LINES = 2000  # of one build
 _LAST_LINES = 5
 _KEPT_LINES = 200
+_PROXY = "index:/"  # instead of the address of the index proxy
 _BUILD_FAILED, _END_OF_OUTPUT = "error: subprocess-exited-with-error", "[end of output]"  # as pip writes them
 
 
@@ -20,12 +21,19 @@ class InstallerOutput:
         self._lines: list[str] = []
         self._rest = b""
         self._reported = 0
+        self._address = ""
+
+    def hide(self, address: str) -> None:
+        """Leave out the address of the index proxy, which means nothing to readers, from now on."""
+        self._address = address
 
     def add(self, chunk: bytes) -> None:
         *whole, rest = (self._rest + chunk).split(b"\n")
         self._rest = rest[-READ_BYTES:]
         for line in whole:
             text = line.decode(errors="replace").rstrip()[:_MAX_LINE_CHARS]
+            if self._address:
+                text = text.replace(self._address, _PROXY)
             if text:
                 self._lines = [*self._lines[-_KEPT_LINES:], text]
                 self._reported += 1
