@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import ipaddress
 import os
 import socket
@@ -114,6 +115,7 @@ def _bound(kind: int) -> socket.socket:
 _RTM_NEWLINK, _RTM_NEWROUTE, _NLMSG_ERROR = 16, 24, 2
 _REQUEST, _ACK, _REPLACE, _CREATE = 1, 4, 0x100, 0x400
 _IFF_UP = 1
+_SIOCGIFFLAGS = 0x8913
 _RTA_DST, _RTA_OIF, _RTA_PREFSRC = 1, 4, 7
 _TABLE_LOCAL, _PROTO_STATIC, _SCOPE_HOST, _TYPE_LOCAL = 255, 4, 254, 2
 _HEADER = struct.Struct("=IHHII")
@@ -138,6 +140,13 @@ def configure(routes: list[IpNetwork]) -> None:
                     raise OSError(-code, f"netlink: {os.strerror(-code)}")
                 left -= 1
                 answer = answer[size:]
+
+
+def is_new() -> bool:
+    """Return whether the namespace of the calling thread has never been configured."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        answer = fcntl.ioctl(sock, _SIOCGIFFLAGS, struct.pack("16s24x", b"lo"))
+    return not struct.unpack_from("=H", answer, 16)[0] & _IFF_UP
 
 
 def _route(net: IpNetwork) -> bytes:

@@ -82,7 +82,7 @@ class BuilderProcess:
         """Let the builder's own network lead to the relay. Raises `OSError`."""
         made: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         networks.assign(number, tenant)
-        networks.add(number, self, lambda why: None if made.done() else made.set_result(why))
+        networks.add(number, self, lambda why: None if made.done() else made.set_result(why), configured=True)
         if why := await made:
             raise OSError(f"the build has no network: {why}")
 

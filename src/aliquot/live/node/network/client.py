@@ -38,8 +38,11 @@ class SandboxNetworks(Protocol):
 
     are_own: bool  # `add` is followed by a report
 
-    def add(self, number: int, process: NetworkedProcess, made: NetworkReport) -> None:
-        """Make the network of a process that has been forked, and call `made` then."""
+    def add(self, number: int, process: NetworkedProcess, made: NetworkReport, *, configured: bool = False) -> None:
+        """Make the network of a process, and call `made` then.
+
+        The namespace must be new, unless it is `configured`: trusted code has done so, and no other has run in it.
+        """
 
     def assign(self, number: int, tenant: str) -> None:
         """Count the connections of a cell for a tenant."""
@@ -55,7 +58,7 @@ class MachineNetwork:
 
     are_own = False
 
-    def add(self, number: int, process: NetworkedProcess, made: NetworkReport) -> None: ...
+    def add(self, number: int, process: NetworkedProcess, made: NetworkReport, *, configured: bool = False) -> None: ...
     def assign(self, number: int, tenant: str) -> None: ...
     def remove(self, number: int) -> None: ...
     async def stop(self) -> None: ...
@@ -80,6 +83,7 @@ class _CellNetwork:
         self.process: NetworkedProcess | None = None  # until it is forked
         self.tenant = ""
         self.made: NetworkReport | None = None  # until it was called
+        self.configured = False  # by a relay, or before
 
 
 class RelayedNetworks:
@@ -106,10 +110,15 @@ class RelayedNetworks:
 
     # --- cells ------------------------------------------------------------------------------------------
 
-    def add(self, number: int, process: NetworkedProcess, made: NetworkReport) -> None:
+    def add(self, number: int, process: NetworkedProcess, made: NetworkReport, *, configured: bool = False) -> None:
         cell = self._cells.setdefault(number, _CellNetwork())
-        cell.process, cell.made = process, made
-        self._send(ToRelay(add=number, tenant=cell.tenant))
+        cell.process, cell.made, cell.configured = process, made, configured
+        self._send_cell(number, cell)
+
+    def _send_cell(self, number: int, cell: _CellNetwork) -> None:
+        if self._sock is not None:
+            self._send(ToRelay(add=number, configured=cell.configured, tenant=cell.tenant))
+            cell.configured = True
 
     def assign(self, number: int, tenant: str) -> None:
         cell = self._cells.setdefault(number, _CellNetwork())
@@ -179,6 +188,8 @@ class RelayedNetworks:
         if cell is not None and cell.made is not None:
             made, cell.made = cell.made, None
             made(why)
+        elif why:
+            log.warning("a sandbox has lost its network", cell=number, error=why)
 
     # --- the process ------------------------------------------------------------------------------------
 
@@ -224,7 +235,7 @@ class RelayedNetworks:
         self._send(ToRelay(start=self._settings))
         for number, cell in self._cells.items():
             if cell.process is not None:
-                self._send(ToRelay(add=number, tenant=cell.tenant))
+                self._send_cell(number, cell)
 
     async def _end(self, process: asyncio.subprocess.Process) -> None:
         try:

@@ -1,7 +1,8 @@
 """Messages between the server and the relay, one JSON object per packet. Some carry a descriptor.
 
 to the relay     {"start": …}                              first: `RelaySettings`
-                 {"add": n, "tenant": "…"} and a pidfd     take over the network of this sandbox's process
+                 {"add": n, "tenant": "…"} and a pidfd     take over the network of this sandbox's process;
+                                                           "configured" if trusted code may have configured it
                  {"assign": n, "tenant": "…"}              count its connections for a tenant
                  {"remove": n}                             the sandbox has ended
 to the server    {"added": n} or {"failed": n, "why": "…"}
@@ -36,6 +37,7 @@ class ToRelay(Struct, omit_defaults=True):
 
     start: RelaySettings | None = None
     add: int | None = None
+    configured: bool = False
     assign: int | None = None
     tenant: str = ""
     remove: int | None = None

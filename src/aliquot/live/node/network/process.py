@@ -76,7 +76,7 @@ class RelayChannel:
         elif self._relay is None:
             raise ValueError("the first message must have the settings")
         elif message.add is not None:
-            self._relay.add(message.add, fds[0], message.tenant)
+            self._relay.add(message.add, fds[0], message.tenant, configured=message.configured)
         elif message.assign is not None:
             self._relay.assign(message.assign, message.tenant)
         elif message.remove is not None:

@@ -77,13 +77,16 @@ class NetworkRelay:
 
     # --- sandboxes --------------------------------------------------------------------------------------
 
-    def add(self, number: int, process: int, tenant: str) -> None:
-        """Take over the network of the process with this pidfd, and report whether that worked."""
+    def add(self, number: int, process: int, tenant: str, *, configured: bool = False) -> None:
+        """Take over the network of the process with this pidfd, and report whether that worked.
+
+        `configured` says that trusted code, such as an earlier relay, may have configured it. Otherwise it must be new.
+        """
         try:
             with network.entered(process):
                 inode = machine.namespace_inode()
-                # Code that ran before the sandbox might have kept it out of a namespace of its own.
-                if inode in self._namespaces:
+                # Code that ran before the sandbox might have kept it in the zygote's namespace.
+                if inode in self._namespaces or not (configured or network.is_new()):
                     raise OSError(0, "the process has no network namespace of its own")  # noqa: TRY301
                 gateway = network.make_gateway(self._routes, self._steered)
         except OSError as error:
