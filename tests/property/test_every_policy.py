@@ -217,3 +217,73 @@ def test_a_fair_policy_never_lets_a_flood_starve_a_single_call(policy, count, co
     recorder = simulate(scenario, PolicySettings(policy))
     wait_s = recorder.flows[next(key for key in recorder.flows if key.function == "single")].wait_s[0]
     assert wait_s <= 12 + 2
+
+
+@given(
+    profiles=st.lists(
+        st.tuples(
+            st.sampled_from([0.1, 1, 3]),  # run_s
+            st.sampled_from([0, 0.2, 2]),  # load_s
+            st.sampled_from([0.5, 1, 4]),  # weight of the tenant
+            st.integers(1, 25),  # calls
+        ),
+        min_size=2,
+        max_size=5,
+    )
+)
+def test_fair_resident_keeps_its_bound_while_each_call_displaces_another_tenant(profiles):
+    """Only one function fits into memory, so the time held includes loading. Calls run one after the other."""
+    functions = {
+        f"f{n}": FunctionSpec(f"f{n}", 1, times=Times(run_s, 0.5, load_s))
+        for n, (run_s, load_s, _, _) in enumerate(profiles)
+    }
+    weights = {f"t{n}": weight for n, (_, _, weight, _) in enumerate(profiles)}
+    arrivals = [Arrival(0, f"f{n}", f"t{n}") for n, (_, _, _, count) in enumerate(profiles) for _ in range(count)]
+    device_ = DeviceSpec("gpu-1", memory_bytes=1, concurrency=1)
+    scenario = Scenario([device_], functions, ListedWorkload(arrivals), weights, check=True)
+    lines = []
+    settings = PolicySettings("fair_resident", params={"fair_resident": {"window_steps": "1", "window_swaps": "1"}})
+    recorder = simulate(scenario, settings, on_dispatch=lines.append)
+    ends = [*(line.time_s for line in lines[1:]), recorder.last_finish_s]
+    longest_s = max(run_s + max(0.5, load_s) for run_s, load_s, _, _ in profiles)
+    bound = 2 * (longest_s + 2 * longest_s / min(weights.values()))
+    for one in weights:
+        for other in weights:
+            assert largest_lead(lines, ends, weights, one, other) <= bound + 1e-6
+
+
+def largest_lead(lines, ends, weights, one, other):
+    """Return the largest lead of one tenant over another in weighted time held, while both are backlogged."""
+    last = min(max(n for n, line in enumerate(lines) if line.tenant == tenant) for tenant in (one, other))
+    lead = lowest = largest = 0.0
+    for line, end in list(zip(lines, ends, strict=True))[: last + 1]:
+        if line.tenant in (one, other):
+            lead += (end - line.time_s) / weights[line.tenant] * (1 if line.tenant == one else -1)
+        lowest = min(lowest, lead)
+        largest = max(largest, lead - lowest)
+    return largest if one != other else 0.0
+
+
+@given(
+    flows=st.integers(1, 3),
+    count=st.integers(1, 300),
+    concurrency=st.integers(1, 2),
+    devices=st.integers(1, 2),
+    memory=st.integers(1, 3),
+)
+def test_a_flood_in_tight_memory_does_not_starve_a_call_that_must_displace_others(
+    flows, count, concurrency, devices, memory
+):
+    """The single call is never urgent. It waits for the windows of the others, however many calls they have."""
+    times = {f"flood{number}": Times(0.1, 0.5, 0.2) for number in range(flows)} | {"single": Times(1, 2, 1)}
+    arrivals = [Arrival(0, f"flood{number % flows}") for number in range(flows * count)] + [Arrival(0.5, "single")]
+    scenario = Scenario(
+        [DeviceSpec(f"gpu-{n}", memory_bytes=memory, concurrency=concurrency) for n in range(devices)],
+        {name: FunctionSpec(name, 1, times=own) for name, own in times.items()},
+        ListedWorkload(arrivals),
+    )
+    params = {"window_steps": "2", "window_swaps": "2", "patience": "1000000"}
+    recorder = simulate(scenario, PolicySettings("fair_resident", params={"fair_resident": params}))
+    wait_s = recorder.flows[next(key for key in recorder.flows if key.function == "single")].wait_s[0]
+    charge_s = 0.1 + 0.5  # the largest of the others
+    assert wait_s <= flows * (2 + 2) * charge_s * concurrency + 3
