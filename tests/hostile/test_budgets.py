@@ -44,6 +44,10 @@ def server_options():
         "bodies_bytes": 64 * MIB,
         "replies_bytes": 64 * MIB,
         "calls_in_flight": 400,
+        "entities_per_namespace": 60,
+        "code_per_namespace_bytes": 4 * MIB,
+        "alarms_per_namespace": 5,
+        "sessions_per_namespace": 20,
     }
     options = [word for name, value in limits.items() for word in ("--limit", f"{name}={value}")]
     return ("--devices", "host:1", "--cpu-slots", "16", *options)
@@ -136,3 +140,51 @@ def test_calls_in_flight_of_one_tenant_leave_some_to_others(tenants):
     assert "in flight (count: " in answers[-1].json()["error"]
     tenants.check_neighbour()
     cancel_all(tenants.attacker, accepted)
+
+
+def until_refused(request, count):
+    """Send requests until one is refused, and return the number of those that were not, with the refusal."""
+    for number in range(count):
+        answer = request(number)
+        if not answer.is_success:
+            assert answer.status_code == 429
+            return number, answer.json()["error"]
+    raise AssertionError(f"none of {count} requests was refused")
+
+
+@pytest.mark.budget("entities")
+def test_entities_and_code_of_one_tenant_have_bounds(tenants):
+    attacker = tenants.attacker
+    exec_ = {"kind": "python:3.11", "code": SLEEPS}
+    made, error = until_refused(lambda number: attacker.put(f"actions/many{number}", json={"exec": exec_}), 70)
+    assert "allowed: 60" in error
+    for number in range(made):
+        attacker.delete(f"actions/many{number}").raise_for_status()
+    exec_["code"] = SLEEPS + "#" * MIB
+    made, error = until_refused(lambda number: attacker.put(f"actions/large{number}", json={"exec": exec_}), 10)
+    assert (made, "larger than allowed" in error) == (3, True)
+    tenants.check_neighbour()
+    for number in range(made):
+        attacker.delete(f"actions/large{number}").raise_for_status()
+
+
+@pytest.mark.budget("timers")
+def test_timers_of_one_tenant_have_a_bound(tenants):
+    def put_alarm(number):
+        tenants.attacker.put(f"triggers/timer{number}", json={}).raise_for_status()
+        return tenants.attacker.put(f"alarms/timer{number}", json={"minutes": 1})
+
+    made, error = until_refused(put_alarm, 10)
+    assert (made, "Too many alarms in the namespace (count: 5, allowed: 5)." in error) == (5, True)
+    tenants.neighbour.put("triggers/timer", json={}).raise_for_status()
+    tenants.neighbour.put("alarms/timer", json={"minutes": 1}).raise_for_status()
+    for number in range(made + 1):
+        tenants.attacker.delete(f"triggers/timer{number}").raise_for_status()
+
+
+@pytest.mark.budget("sessions")
+def test_sessions_of_one_tenant_have_a_bound(tenants):
+    url = f"{tenants.server.url}/api/v1/sessions"
+    made, error = until_refused(lambda number: tenants.attacker.post(url, json={"name": f"s{number}"}), 30)
+    assert (made, "allowed: 20" in error) == (20, True)
+    tenants.neighbour.post(url, json={"name": "mine"}).raise_for_status()

@@ -23,7 +23,7 @@ from aliquot.clock import now_ms
 from aliquot.core.errors import InputError
 from aliquot.descriptors import DescriptorShares, divide_descriptors, raise_descriptor_limit
 from aliquot.live.bodies.json_checker import JsonChecker
-from aliquot.live.catalogue.catalogue import Catalogue
+from aliquot.live.catalogue.catalogue import Catalogue, EntityLimits
 from aliquot.live.catalogue.keys import EphemeralKeys
 from aliquot.live.catalogue.system.packages import system_entities
 from aliquot.live.datasets.fabric import Fabric
@@ -127,7 +127,8 @@ async def _serve(
         images=settings.images,
         open_usage_file=lambda: UsageFile(data.usage, settings.usage_bytes),
     )
-    catalogue = Catalogue(store, service, keys)
+    limits = EntityLimits(settings.gateway.entities_per_namespace, settings.gateway.code_per_namespace_bytes)
+    catalogue = Catalogue(store, service, keys, limits)
     metrics = Metrics()
     open_connections = Connections(min(settings.gateway.connections or shares.connections, shares.connections))
     payloads = MappingBudget("payloads", settings.gateway.bodies_bytes, shares.request_bodies)
@@ -145,7 +146,9 @@ async def _serve(
         await catalogue.load()
         for entity in system_entities():
             catalogue.install(entity)
-        sessions = SessionRegistry(store, service, SessionSettings(idle_s=settings.session_idle_s))
+        sessions = SessionRegistry(
+            store, service, SessionSettings(settings.session_idle_s, settings.gateway.sessions_per_namespace)
+        )
         await sessions.load(catalogue.namespace)
         recovered = await recover_calls(composer, store, catalogue)
         name, key, first = await _first_key(catalogue)

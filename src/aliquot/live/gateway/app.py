@@ -131,7 +131,7 @@ class Gateway:
             *PackageEndpoints(catalogue, settings).endpoints(),
             *TriggerEndpoints(catalogue, settings, self._dispatcher).endpoints(),
             *RuleEndpoints(catalogue, settings).endpoints(),
-            *AlarmEndpoints(catalogue, self.alarms).endpoints(),
+            *AlarmEndpoints(catalogue, self.alarms, settings.alarms_per_namespace).endpoints(),
             *ActivationEndpoints(platform, store, self._responses).endpoints(),
             *SessionEndpoints(self.sessions).endpoints(),
             *DatasetEndpoints(self.fabric, catalogue, self._responses).endpoints(),

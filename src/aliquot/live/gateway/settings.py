@@ -7,7 +7,7 @@ from msgspec.structs import fields, replace
 
 from aliquot.config import parse_assignments, parse_size
 from aliquot.core.errors import InputError
-from aliquot.core.units import MIB
+from aliquot.core.units import GIB, MIB
 from aliquot.live.catalogue.images import RuntimeImage
 from aliquot.live.invocations.rate_limits import RateLimits
 from aliquot.live.invocations.sessions.records import SessionSettings
@@ -66,6 +66,10 @@ class GatewaySettings(Struct, frozen=True):
     fires_per_minute: int | None = None
     sequence_length: int = 50
     egress_connections: int = 2048  # of all sandboxes to the outside together
+    entities_per_namespace: int = 10_000  # actions, packages, triggers and rules
+    code_per_namespace_bytes: int = 4 * GIB
+    alarms_per_namespace: int = 1000
+    sessions_per_namespace: int = 10_000
     rules_per_trigger: int = 100
     rules_per_namespace: int = 1000
 

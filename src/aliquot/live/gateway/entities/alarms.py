@@ -47,7 +47,8 @@ class AlarmDone(Struct):
 class AlarmEndpoints:
     """Handles requests for alarms."""
 
-    def __init__(self, catalogue: Catalogue, scheduler: AlarmScheduler) -> None:
+    def __init__(self, catalogue: Catalogue, scheduler: AlarmScheduler, max_alarms: int) -> None:
+        self._max_alarms = max_alarms  # of one namespace
         self._catalogue = catalogue
         self._scheduler = scheduler
         self._table = scheduler.table
@@ -74,10 +75,17 @@ class AlarmEndpoints:
         elif overwrite and alarm_request.cron is alarm_request.minutes is alarm_request.date is None:
             raise _no_alarm(trigger)
         else:
+            self._check_number(trigger.namespace)
             names = {"namespace": trigger.namespace, "trigger": trigger.name, "identity": trigger.identity}
             new = make_alarm(alarm_request, **names, now_ms=now_ms)
         await self._scheduler.put(new)
         return json_response(AlarmDone())
+
+    def _check_number(self, namespace: str) -> None:
+        """Raise a 429 if the namespace has as many alarms as it may."""
+        count = sum(owner == namespace for owner, _ in self._table.alarms)
+        if count >= self._max_alarms:
+            raise Refusal(429, f"Too many alarms in the namespace (count: {count}, allowed: {self._max_alarms}).")
 
     async def get(self, request: Request) -> Response:
         trigger = self._trigger(request)

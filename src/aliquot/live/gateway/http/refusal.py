@@ -6,7 +6,7 @@ import msgspec
 import structlog
 
 from aliquot.core.errors import InputError
-from aliquot.live.catalogue.catalogue import NameTakenError
+from aliquot.live.catalogue.catalogue import NameTakenError, TooManyEntitiesError
 from aliquot.live.datasets.agent_requests import AgentError, AgentLostError
 from aliquot.live.invocations.errors import MALFORMED, OverloadedError, PayloadError, RateLimitError
 from aliquot.live.invocations.sessions.registry import SessionNotFoundError, SessionTooLargeError, TooManySessionsError
@@ -93,6 +93,7 @@ _STATUSES: tuple[tuple[type[Exception], int], ...] = (
     (SessionTooLargeError, 413),
     (RateLimitError, 429),
     (TooManySessionsError, 429),
+    (TooManyEntitiesError, 429),
     (AgentLostError, 503),
     (AgentError, 424),
 )

@@ -33,9 +33,9 @@ _PATH_PARAMETERS = {
 _NAME_PARAMETER = {"type": "string", "pattern": f"^({NAME_PATTERN})$"}
 _REFUSALS = {
     EndpointAccess.ANYONE: (405,),
-    EndpointAccess.NAMESPACE: (400, 401, 403, 405, 503),
-    EndpointAccess.PUBLISHED: (400, 401, 403, 405, 503),
-    EndpointAccess.OPERATOR: (400, 401, 405, 503),
+    EndpointAccess.NAMESPACE: (400, 401, 403, 405, 429, 503),
+    EndpointAccess.PUBLISHED: (400, 401, 403, 405, 429, 503),
+    EndpointAccess.OPERATOR: (400, 401, 405, 429, 503),
 }
 _SECURITY: dict[EndpointAccess, list[dict[str, list[str]]]] = {
     EndpointAccess.ANYONE: [],
