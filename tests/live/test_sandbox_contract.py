@@ -154,6 +154,7 @@ def test_a_run_that_takes_too_long_is_killed(tmp_path, walls):
 
 def test_an_init_that_takes_too_long_is_killed(tmp_path):
     async def scene(rig):
+        await rig.started("def main(args):\n    return {}")  # so that no imports are left to wait for
         outcome = await rig.not_started("while True: pass", timeout_ms=200)
         assert outcome.timed_out
         text = "The action exceeded its time limits of 200 milliseconds during initialization."

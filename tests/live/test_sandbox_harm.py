@@ -21,6 +21,7 @@ from aliquot.live.node.device_queues import DeviceQueues
 from aliquot.live.node.states import IDLE
 from aliquot.live.node.swaps import NOT_OUT, SandboxSwapper
 from aliquot.live.node.zygote_process import ZygoteProfile
+from aliquot.live.node.zygotes import PLATFORM
 from aliquot.runtime.frames import REPLY
 from aliquot.testing.server import alive
 from aliquot.testing.waiting import TIMEOUT_S, wait_on_loop, wait_until
@@ -246,7 +247,7 @@ def test_a_task_that_waits_for_a_zygote_starts_no_other_when_all_are_stopped(tmp
 
         stopping = asyncio.create_task(stop_when_ready())
         await asyncio.sleep(0)
-        warming = asyncio.create_task(rig.node._preparation._warm_up(profile))  # it ends after the stop
+        warming = asyncio.create_task(rig.node._preparation._warm_up(profile, PLATFORM))  # it ends after the stop
         await asyncio.gather(stopping, warming)
         assert len(zygotes) == 0
 
@@ -337,6 +338,7 @@ import asyncio, sys
 sys.path.insert(0, {here!r})
 from pathlib import Path
 import uvloop
+from aliquot.live.node.zygotes import PLATFORM
 from aliquot.testing.waiting import wait_on_loop
 from sandboxes import node, RUNAWAY_CODE, isolation
 

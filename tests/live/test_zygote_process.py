@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 import uvloop
 
+from aliquot.core.units import MIB
 from aliquot.live.node.base import Status
 from aliquot.live.node.cell import Cell, ProcessHandle
 from aliquot.live.node.isolation import NO_ISOLATION, walls
+from aliquot.live.node.sandbox_resources import SandboxResources
 from aliquot.live.node.states import StartError
 from aliquot.live.node.zygote_failures import MAX_BACKOFF_S, MAX_REMEMBERED, ZygoteFailures
 from aliquot.live.node.zygote_process import ZygoteProcess, ZygoteProfile
@@ -82,7 +84,7 @@ ANSWERS = {
     "its own pidfd": ("say({'forked': 1}, os.pidfd_open(os.getpid()))", "has not forked"),
     "an unknown number": ("say({'unforked': 7, 'why': ''})", "nobody has requested"),
     "an unknown fork": ("child = os.fork() or time.sleep(600)\nsay({'forked': 7}, os.pidfd_open(child))", "requested"),
-    "ready twice": ("say({'ready': True})", "twice"),
+    "ready twice": ("say({'ready': True})", "ready twice"),
 }
 
 
@@ -142,7 +144,8 @@ def test_a_profile_that_fails_is_left_alone_for_a_while(script, tmp_path):
     script(f"open({str(starts)!r}, 'a').write('x')\nsay({{'failed': 'It is broken'}})" + STAY)
 
     async def scene():
-        pool = ZygotePool(lambda _: walls(NO_ISOLATION, "/nowhere"), asyncio.get_running_loop())
+        resources = SandboxResources(tmp_path, NO_ISOLATION, MIB, 10)
+        pool = ZygotePool(lambda _: walls(NO_ISOLATION, "/nowhere"), resources, asyncio.get_running_loop())
         for _ in range(20):
             with pytest.raises(StartError, match="It is broken") as failed:
                 await asyncio.wait_for(pool.ready(ZygoteProfile()), TIMEOUT_S)
@@ -187,3 +190,27 @@ def _is_refused(failures, now_s):
     except StartError:
         return True
     return False
+
+
+def test_a_tenant_with_many_profiles_pushes_out_its_own_zygotes_first(script, tmp_path, monkeypatch):
+    monkeypatch.setattr("aliquot.live.node.zygotes.MAX_ZYGOTES", 5)
+    monkeypatch.setattr("aliquot.live.node.zygotes.MAX_TENANT_ZYGOTES", 3)
+    script(READY + STAY)
+
+    def profile(name):
+        return ZygoteProfile(imports=(name,))
+
+    async def scene():
+        resources = SandboxResources(tmp_path, NO_ISOLATION, MIB, 10)
+        pool = ZygotePool(lambda _: walls(NO_ISOLATION, "/nowhere"), resources, asyncio.get_running_loop())
+        first = [await pool.ready(profile(name), "neighbour") for name in ("a", "b")]
+        greedy = [await pool.ready(profile(f"greedy {number}"), "greedy") for number in range(6)]
+        assert [zygote.alive for zygote in first] == [True, True]
+        assert [zygote.alive for zygote in greedy] == [False, False, False, True, True, True], "its limit"
+        third = await pool.ready(profile("c"), "other")
+        assert [zygote.alive for zygote in (*first, third)] == [True] * 3
+        assert sum(zygote.alive for zygote in greedy) == 2, "the tenant with the most has lost one"
+        assert await pool.ready(profile("a"), "greedy") is first[0], "equal profiles share a zygote"
+        pool.stop()
+
+    uvloop.run(scene())

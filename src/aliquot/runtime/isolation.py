@@ -52,7 +52,7 @@ def enclose(layers: dict[str, Any]) -> None:
         )  # fmt: skip
     if layers["user"] and layers["uids"]:
         # After the mounts: another user could not reach an interpreter in root's home, for example.
-        _become_root_of_namespace(own_mounts | own_network, *layers["uids"])
+        become_root_of_namespace(own_mounts | own_network, *layers["uids"])
     elif own_network:
         linux.unshare(own_network)
     if own_network:
@@ -74,7 +74,7 @@ def map_own_user(uid: int, gid: int) -> None:
     Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
 
 
-def _become_root_of_namespace(others: int, first: int, count: int) -> None:
+def become_root_of_namespace(others: int, first: int, count: int) -> None:
     """Become root inside a new user namespace and other new ones, and an unprivileged user outside it.
 
     The range has a user for every sandbox. Only a process outside the namespace may map it, so a child does.
@@ -106,6 +106,7 @@ def _continue_in_pid_namespace() -> None:
     child = os.fork()
     if child:
         # The parent keeps no descriptors of the server, and has run no code of a tenant.
+        linux.set_dumpable(dumpable=False)
         linux.die_with_parent(signal.SIGKILL)
         os.closerange(0, 65536)
         _, status = os.waitpid(child, 0)
@@ -117,63 +118,82 @@ def _continue_in_pid_namespace() -> None:
 
 def enter(layers: dict[str, Any], settings: dict[str, Any]) -> None:
     """Isolate the forked sandbox, once its descriptors are in place. A layer that fails raises `OSError`."""
-    os.setsid()
     if not layers["pid"]:
         linux.adopt_orphans()
-    uid = settings["uid"]
-    _set_oom_score()
     spaces = (linux.CLONE_NEWIPC | linux.CLONE_NEWUTS) if layers["ipc"] else 0
     if layers["mount"]:
         spaces |= linux.CLONE_NEWNS
     if spaces:
         linux.unshare(spaces)
     if layers["mount"]:
-        _mount_own_files(layers, settings)
+        mount_own_files(layers, settings)
+        if layers["pid"]:
+            mounts.mount_proc()
+    drop_privileges(layers, settings, own_user_namespace=False)
+    restrict_calls(layers, settings)
+    linux.die_with_parent(signal.SIGKILL)
+
+
+def drop_privileges(layers: dict[str, Any], settings: dict[str, Any], *, own_user_namespace: bool) -> None:
+    """Set the limits of the sandbox, change its user and drop its capabilities.
+
+    Its namespaces are in place, except for a user namespace of its own if it has none yet and cannot change its user.
+    """
+    os.setsid()
+    uid = settings["uid"]
+    set_oom_score()
     _limit(layers, settings)
-    if uid is not None:
-        linux.renounce_capabilities()
-        os.setgroups([])
-        os.setresgid(uid, uid, uid)
-        os.setresuid(uid, uid, uid)
-    elif layers["user"]:
+    if uid is None and layers["user"] and not own_user_namespace:
         # In its own namespace its processes are counted separately, although the user is the same.
         mine = os.getuid(), os.getgid()
         linux.unshare(linux.CLONE_NEWUSER)
         map_own_user(*mine)
+    if uid is not None or layers["user"]:
         linux.renounce_capabilities()
+    if uid is not None:
+        os.setgroups([])
+        os.setresgid(uid, uid, uid)
+        os.setresuid(uid, uid, uid)
     linux.drop_capabilities()
     linux.set_dumpable()
     linux.forbid_new_privileges()
+
+
+def restrict_calls(layers: dict[str, Any], settings: dict[str, Any]) -> None:
+    """Limit the files that the sandbox can use, and its system calls. Its mounts are in place."""
     os.chdir(settings["env"]["TMPDIR"])
     if layers["landlock"]:
         landlock.restrict(_rules(layers, settings["env"]["TMPDIR"]))
     if layers["seccomp"]:
         seccomp.install()
-    linux.die_with_parent(signal.SIGKILL)
 
 
-def _mount_own_files(layers: dict[str, Any], settings: dict[str, Any]) -> None:
-    """Mount the scratch directory, the processes and the datasets that only this sandbox sees."""
+def mount_own_files(layers: dict[str, Any], settings: dict[str, Any]) -> None:
+    """Mount the scratch directory and the datasets that only this sandbox sees."""
     owner = os.getuid() if settings["uid"] is None else settings["uid"]
     mounts.mount_scratch(owner, settings["scratch_bytes"], [*layers["visible"], *layers["writable"]])
-    if layers["pid"]:
-        mounts.mount_proc()
     if settings["view"] is not None:
         linux.attach_mount(settings["view"], mounts.DATASETS)
         os.close(settings["view"])
 
 
-def _set_oom_score() -> None:
+def set_oom_score() -> None:
+    """Have the kernel kill this process before the server, if the machine runs out of memory."""
     with contextlib.suppress(OSError):  # this protects the server, and isolates nothing
         Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE)
 
 
 def _limit(layers: dict[str, Any], settings: dict[str, Any]) -> None:
-    _set_limit(resource.RLIMIT_CORE, _CORE_BYTES)
-    _set_limit(resource.RLIMIT_NOFILE, _OPEN_FILES)
+    limit_files()
     _set_limit(resource.RLIMIT_FSIZE, settings.get("file_bytes") or settings["scratch_bytes"])
     if settings["uid"] is not None or layers["user"]:
         _set_limit(resource.RLIMIT_NPROC, settings["processes"])
+
+
+def limit_files() -> None:
+    """Limit the open files, and forbid core dumps."""
+    _set_limit(resource.RLIMIT_CORE, _CORE_BYTES)
+    _set_limit(resource.RLIMIT_NOFILE, _OPEN_FILES)
 
 
 def limit_data(size: int) -> None:

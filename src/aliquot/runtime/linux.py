@@ -27,24 +27,27 @@ MNT_DETACH = 2
 _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
 _PR_CAPBSET_DROP = 24
+_PR_SET_SECUREBITS = 28
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NO_NEW_PRIVS = 38
 _PR_CAP_AMBIENT = 47
 _PR_CAP_AMBIENT_CLEAR_ALL = 4
 _CAPABILITY_VERSION = 0x20080522
 _CAPABILITIES = 64
+_NO_SETUID_FIXUP = 4
 _AT_FDCWD = -100
 _AT_RECURSIVE = 0x8000
 _MOUNT_ATTR_RDONLY = 1
 _MOUNT_ATTR_NOSUID = 2
 _MOUNT_ATTR_NODEV = 4
+_MOUNT_ATTR_NOEXEC = 8
 
 MACHINE = os.uname().machine
 # Newer system calls have the same number on all architectures.
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}.get(MACHINE, -1)
 _MOUNT_SETATTR = 442
 _MOVE_MOUNT, _FSOPEN, _FSCONFIG, _FSMOUNT = 429, 430, 431, 432
-_SET_FLAG, _SET_STRING, _CREATE = 0, 1, 6
+_SET_FLAG, _SET_STRING, _SET_DESCRIPTOR, _CREATE = 0, 1, 5, 6
 _CLOEXEC = 1
 _FROM_DESCRIPTOR = 4
 
@@ -112,6 +115,18 @@ def detached_mount(kind: str, options: dict[str, str | None]) -> int:
         os.close(context)
 
 
+def detached_proc(namespace: int) -> int:
+    """Make a mount of the /proc of a pid namespace below our own, and return its descriptor. Needs Linux 6.17."""
+    context = syscall(_FSOPEN, ctypes.c_char_p(b"proc"), _CLOEXEC, what="fsopen proc")
+    try:
+        syscall(_FSCONFIG, context, _SET_DESCRIPTOR, ctypes.c_char_p(b"pidns"), None, namespace, what="fsconfig pidns")
+        syscall(_FSCONFIG, context, _CREATE, None, None, 0, what="fsconfig proc")
+        flags = _MOUNT_ATTR_NOSUID | _MOUNT_ATTR_NODEV | _MOUNT_ATTR_NOEXEC
+        return syscall(_FSMOUNT, context, _CLOEXEC, flags, what="fsmount proc")
+    finally:
+        os.close(context)
+
+
 def attach_mount(mount: int, target: str) -> None:
     """Attach a detached mount at a path."""
     source, place = ctypes.c_char_p(b""), ctypes.c_char_p(target.encode())
@@ -133,9 +148,9 @@ def adopt_orphans() -> None:
     prctl(_PR_SET_CHILD_SUBREAPER, 1, what="prctl(CHILD_SUBREAPER)")
 
 
-def set_dumpable() -> None:
-    """Give the process its own /proc files back after a change of credentials."""
-    prctl(_PR_SET_DUMPABLE, 1, what="prctl(DUMPABLE)")
+def set_dumpable(*, dumpable: bool = True) -> None:
+    """Give the process its own /proc files back after a change of credentials, or protect its memory from others."""
+    prctl(_PR_SET_DUMPABLE, int(dumpable), what="prctl(DUMPABLE)")
 
 
 def forbid_new_privileges() -> None:
@@ -152,6 +167,11 @@ def renounce_capabilities() -> None:
             prctl(_PR_CAPBSET_DROP, capability, what="prctl(CAPBSET_DROP)")
         except OSError:
             break  # EINVAL: past the last one; EPERM: there are none to drop
+
+
+def keep_capabilities() -> None:
+    """Let the process keep its capabilities when it changes its user."""
+    prctl(_PR_SET_SECUREBITS, _NO_SETUID_FIXUP, what="prctl(SECUREBITS)")
 
 
 def drop_capabilities() -> None:

@@ -24,12 +24,14 @@ def change_root(
     masked: list[str] | None = None,
     *,
     views: bool = False,
+    scratch: tuple[int, int] | None = None,
 ) -> None:
     """Replace the root by an empty one with the visible paths in it, where they were; needs a mount namespace.
 
     Paths below the hidden one are left out, unless they are themselves visible or writable. There are the devices that
     every program needs, and the given ones. Masked files are empty. With `views` there is a mount point for a sandbox's
-    datasets.
+    datasets. With `scratch`, an owner and a size in bytes, there are an empty /tmp and /dev/shm in memory, and /proc
+    shows the process's own pid namespace. Otherwise it is still the machine's.
     """
     linux.mount("none", "/", flags=linux.MS_REC | linux.MS_PRIVATE)
     # First a root that contains both the old root and the new one, so that their paths cannot collide.
@@ -40,7 +42,14 @@ def change_root(
     linux.pivot_root(".", "old")
     os.chdir("/")
     linux.mount("tmpfs", "/new", "tmpfs", _RESTRICTED, "mode=755")
-    _fill("/old", "/new", visible, hidden)
+    if scratch is not None:
+        Path("/new/tmp").mkdir()
+        linux.mount("tmpfs", "/new/tmp", "tmpfs", _RESTRICTED, _scratch_options(*scratch, "711"))
+    _fill("/old", "/new", visible, hidden, own_proc=scratch is not None)
+    if scratch is not None and _SHARED_MEMORY not in visible:
+        linux.mount(
+            "tmpfs", f"/new{_SHARED_MEMORY}", "tmpfs", _RESTRICTED | linux.MS_NOEXEC, f"mode=1777,size={scratch[1]}"
+        )
     for path in devices or ():
         if os.path.exists("/old" + path):  # noqa: PTH110
             _bind("/old" + path, "/new" + path)
@@ -66,7 +75,11 @@ def _mask(paths: list[str]) -> None:
             linux.restrict_mounts(target)
 
 
-def _fill(old: str, new: str, visible: list[str], hidden: str) -> None:
+def _scratch_options(owner: int, size: int, mode: str = "700") -> str:
+    return f"mode={mode},uid={owner},gid={owner},size={size},nr_inodes=100000"
+
+
+def _fill(old: str, new: str, visible: list[str], hidden: str, *, own_proc: bool) -> None:
     done: list[str] = []
     places = {os.path.normpath(path) for path in (*SYSTEM, *visible)}
     for path in sorted(places | {hidden}):
@@ -81,8 +94,10 @@ def _fill(old: str, new: str, visible: list[str], hidden: str) -> None:
     _show_resolver(old, new)
     Path(new, "tmp").mkdir(exist_ok=True)
     Path(new, "proc").mkdir(exist_ok=True)
-    # A new /proc may only be mounted where an old one can be seen.
-    linux.mount(old + "/proc", new + "/proc", flags=linux.MS_BIND | linux.MS_REC)
+    if own_proc:
+        mount_proc(new + "/proc")
+    else:  # a new /proc may only be mounted where an old one can be seen
+        linux.mount(old + "/proc", new + "/proc", flags=linux.MS_BIND | linux.MS_REC)
     _bind_devices(old, new)
 
 
@@ -137,9 +152,9 @@ def _bind_devices(old: str, new: str) -> None:
     Path(new, "dev/fd").symlink_to("/proc/self/fd")
 
 
-def mount_proc() -> None:
+def mount_proc(target: str = "/proc") -> None:
     """Mount the /proc of the process's own pid namespace."""
-    linux.mount("proc", "/proc", "proc", _RESTRICTED | linux.MS_NOEXEC)
+    linux.mount("proc", target, "proc", _RESTRICTED | linux.MS_NOEXEC)
 
 
 def mount_scratch(owner: int, size: int, visible: list[str]) -> None:
@@ -149,9 +164,7 @@ def mount_scratch(owner: int, size: int, visible: list[str]) -> None:
     """
     # Descriptors still reach these paths when the new /tmp covers them.
     kept = [(path, os.open(path, os.O_PATH | os.O_CLOEXEC)) for path in visible if _is_below(path, _SCRATCH)]
-    linux.mount(
-        "tmpfs", _SCRATCH, "tmpfs", _RESTRICTED, f"mode=700,uid={owner},gid={owner},size={size},nr_inodes=100000"
-    )
+    linux.mount("tmpfs", _SCRATCH, "tmpfs", _RESTRICTED, _scratch_options(owner, size))
     if _SHARED_MEMORY not in visible:
         linux.mount("tmpfs", _SHARED_MEMORY, "tmpfs", _RESTRICTED | linux.MS_NOEXEC, f"mode=1777,size={size}")
     for path, fd in kept:

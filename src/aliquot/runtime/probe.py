@@ -1,6 +1,7 @@
 """Try every layer of isolation on this machine, each in its own process, and print the results as JSON.
 
-It is run by file path like the zygote: `python -I probe.py '{"uids": [first, count] or null, "hidden": "/data"}'`.
+It is run by file path like the zygote: `python -I probe.py SETTINGS`. SETTINGS is a JSON object: uids (the first and
+their number, or null), hidden (the data directory), walls (the layers of a confined zygote).
 A layer that works has an empty text. For one that does not, the text says why.
 """
 
@@ -10,6 +11,7 @@ import ipaddress
 import json
 import os
 import socket
+import subprocess
 import sys
 import traceback
 from pathlib import Path
@@ -17,13 +19,16 @@ from typing import Any, Callable  # noqa: UP035 - Python 3.9 on
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from . import isolation, landlock, linux, mounts, network, seccomp, view_mount
+    from . import frames, isolation, landlock, linux, mounts, network, seccomp, view_mount
+    from .supervisor import PACKET_BYTES
     from .units import MIB
 else:
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-    from runtime import isolation, landlock, linux, mounts, network, seccomp, view_mount
+    from runtime import frames, isolation, landlock, linux, mounts, network, seccomp, view_mount
+    from runtime.supervisor import PACKET_BYTES
     from runtime.units import MIB
 
+_ZYGOTE_TIMEOUT_S = 20
 _OUTSIDE = ("192.0.2.1", 80)  # an address for documentation, which no machine has
 _CONNECT_TIMEOUT_S = 5
 
@@ -53,9 +58,10 @@ def attempt(trial: Callable[[], None]) -> str:
 class IsolationTrials:
     """One method for each layer of isolation. A method raises if the layer does not work."""
 
-    def __init__(self, uids: list[int] | None, hidden: str) -> None:
+    def __init__(self, uids: list[int] | None, hidden: str, walls: dict[str, Any]) -> None:
         self.uids = uids
         self.hidden = hidden
+        self.walls = walls
 
     def _privileges(self, flags: int = 0) -> None:
         """Enter the user namespace that a server without root needs for everything else."""
@@ -141,6 +147,37 @@ class IsolationTrials:
         if network.destination(accepted) != _OUTSIDE:
             raise OSError(0, "connections do not arrive with their destination")
 
+    def confined(self) -> None:
+        """Start a confined zygote without imports, and let it fork a sandbox."""
+        mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        mine.settimeout(_ZYGOTE_TIMEOUT_S)
+        command = [sys.executable, "-I", str(Path(__file__).parent / "zygote.py"), str(theirs.fileno())]
+        process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stderr=subprocess.PIPE, cwd="/")  # noqa: S603
+        theirs.close()
+        try:
+            walls = {**self.walls, "landlock": not attempt(self.landlock), "seccomp": not attempt(self.seccomp)}
+            mine.send(json.dumps({"imports": [], "isolation": walls}).encode())
+            said = mine.recv(PACKET_BYTES)
+            if json.loads(said or b"{}") != {"ready": True}:
+                raise OSError(0, f"the zygote did not start: {said.decode() or _last_line(process)}")
+            ours, sandbox = socket.socketpair()
+            null = os.open(os.devnull, os.O_RDWR)
+            request = {"fork": 1, "env": {"TMPDIR": "/tmp"}, "uid": None if self.uids is None else 2}  # noqa: S108
+            limits = {"scratch_bytes": MIB, "processes": 10, "view": False}
+            data = json.dumps({**request, **limits}).encode()
+            socket.send_fds(mine, [data], [sandbox.fileno(), null, null])
+            sandbox.close()
+            said, fds, _, _ = socket.recv_fds(mine, PACKET_BYTES, 1)
+            if not fds:
+                raise OSError(0, f"no sandbox was forked: {said.decode() or _last_line(process)}")
+            ours.settimeout(_ZYGOTE_TIMEOUT_S)
+            ours.sendall(frames.REQUEST.pack(frames.RUN, 0, 2, 2) + b"{}{}")
+            if not ours.recv(1):  # it answers that it has no function yet
+                raise OSError(0, "the forked sandbox has ended")
+        finally:
+            process.kill()
+            process.wait()
+
     def views(self) -> None:
         """Make a view outside and attach it inside a namespace, as for a sandbox."""
         if self.uids is not None:
@@ -156,10 +193,16 @@ class IsolationTrials:
         linux.attach_mount(mount, "/tmp")  # noqa: S108 - only in this namespace
 
 
+def _last_line(process: subprocess.Popen[bytes]) -> str:
+    process.kill()
+    lines = process.communicate()[1].decode(errors="replace").strip().splitlines()
+    return lines[-1] if lines else "it has ended"
+
+
 def main() -> None:
     given: dict[str, Any] = json.loads(sys.argv[1])
-    trials = IsolationTrials(given["uids"], given["hidden"])
-    names = ("user", "mount", "pid", "ipc", "uid", "landlock", "seccomp", "network", "views")
+    trials = IsolationTrials(given["uids"], given["hidden"], given["walls"])
+    names = ("user", "mount", "pid", "ipc", "uid", "landlock", "seccomp", "network", "confined", "views")
     found = {name: attempt(getattr(trials, name)) for name in names}
     sys.stdout.write(json.dumps(found))
 

@@ -1,6 +1,9 @@
 """A filter of system calls: denies those that functions do not need and that kernel exploits often used.
 
 It is a deny list, so that libraries keep working. A denied call fails with EPERM, as it does without privileges.
+
+A zygote gets the same filter before its imports, with two exceptions. Filters are inherited, and a forked sandbox has
+to enter the namespaces that were prepared for it (`setns`) and to begin a pid namespace (`unshare`).
 """
 
 from __future__ import annotations
@@ -78,7 +81,7 @@ _NAMESPACES = (
 _LOAD, _JUMP_EQUAL, _JUMP_AT_LEAST, _JUMP_SET, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW = 0x7FFF0000
 _REFUSE = 0x00050000
-_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16  # offsets in the kernel's seccomp_data
+_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT, _SECOND_ARGUMENT = 0, 4, 16, 24  # offsets in the kernel's seccomp_data
 _X32 = 0x40000000  # numbers of the x32 calling convention: the same calls again
 _PR_SET_SECCOMP, _FILTER_MODE = 22, 2
 
@@ -87,13 +90,26 @@ def is_known_machine() -> bool:
     return linux.MACHINE in _ARCHITECTURES
 
 
+# Namespaces that a sandbox enters after it was forked from its zygote.
+_PREPARED = (
+    linux.CLONE_NEWUSER, linux.CLONE_NEWNS, linux.CLONE_NEWIPC, linux.CLONE_NEWUTS, linux.CLONE_NEWNET
+)  # fmt: skip
+_Instruction = tuple[int, int, int, int]  # operation, jump if true, jump if false, value
+
+
+def _allow_only(offset: int, values: tuple[int, ...]) -> list[_Instruction]:
+    """Return instructions that allow a call if its argument at this offset is one of the values."""
+    checks = [(_JUMP_EQUAL, len(values) - index, 0, value) for index, value in enumerate(values)]
+    return [(_LOAD, 0, 0, offset), *checks, (_RETURN, 0, 0, _REFUSE | errno.EPERM), (_RETURN, 0, 0, _ALLOW)]
+
+
 @functools.lru_cache(maxsize=None)  # noqa: UP033 - Python 3.9 on
-def program() -> bytes:
+def program(*, for_zygote: bool = False) -> bytes:
     """Return the filter in the kernel's format. A zygote makes it once for all its sandboxes."""
     audit, column, clone = _ARCHITECTURES[linux.MACHINE]
     numbers = sorted(number for row in _DENIED.values() if (number := row[column]) is not None)
     # The tail: allow, refuse, "no such call", then the check of clone's flags.
-    tail = [
+    tail: list[_Instruction] = [
         (_RETURN, 0, 0, _ALLOW),
         (_RETURN, 0, 0, _REFUSE | errno.EPERM),
         (_RETURN, 0, 0, _REFUSE | errno.ENOSYS),
@@ -103,6 +119,14 @@ def program() -> bytes:
         (_RETURN, 0, 0, _ALLOW),
     ]
     refuse, unknown, look = 1, 2, 3
+    exceptions: list[tuple[int, int | None, int | None, int]] = []
+    if for_zygote:
+        for name, offset, values in (
+            ("setns", _SECOND_ARGUMENT, _PREPARED),
+            ("unshare", _FIRST_ARGUMENT, (linux.CLONE_NEWPID,)),
+        ):
+            exceptions.append((_JUMP_EQUAL, len(tail), None, _DENIED[name][column] or 0))
+            tail += _allow_only(offset, values)
     head: list[tuple[int, int | None, int | None, int]] = [
         (_LOAD, None, None, _ARCHITECTURE),
         (_JUMP_EQUAL, None, refuse, audit),
@@ -111,6 +135,7 @@ def program() -> bytes:
         # A filter cannot read its flags, which are behind a pointer. Libraries fall back to clone.
         (_JUMP_EQUAL, unknown, None, _CLONE3),
         (_JUMP_EQUAL, look, None, clone),
+        *exceptions,
         *[(_JUMP_EQUAL, refuse, None, number) for number in numbers],
     ]
     code = b""
@@ -126,9 +151,9 @@ class _FilterProgram(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("code", ctypes.c_void_p))
 
 
-def install() -> None:
+def install(*, for_zygote: bool = False) -> None:
     """Install the filter for this process and all its children. Needs `forbid_new_privileges`, or privileges."""
-    code = program()
+    code = program(for_zygote=for_zygote)
     buffer = ctypes.create_string_buffer(code, len(code))
     described = _FilterProgram(len(code) // 8, ctypes.addressof(buffer))
     linux.prctl(_PR_SET_SECCOMP, _FILTER_MODE, ctypes.addressof(described), what="prctl(SECCOMP)")

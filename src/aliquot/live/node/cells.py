@@ -1,7 +1,6 @@
-"""A pool of cells: one is kept ready for each zygote, so that a start waits neither for fork nor for isolation."""
+"""A pool of cells: some are kept ready for each zygote, so that a start waits neither for fork nor for isolation."""
 
 import asyncio
-import contextlib
 import os
 from collections.abc import Callable
 
@@ -10,6 +9,8 @@ from aliquot.live.node.dataset_views import ViewMounts
 from aliquot.live.node.network.client import SandboxNetworks
 from aliquot.live.node.sandbox_resources import SandboxResources
 from aliquot.live.node.zygote_process import ZygoteProcess
+
+MAX_READY_CELLS = 2  # of a zygote from which sandboxes were started
 
 
 class CellPool:
@@ -29,6 +30,7 @@ class CellPool:
         self._loop = loop
         self._mounts = ViewMounts()
         self._cells: dict[int, Cell] = {}
+        self._zygotes: dict[int, ZygoteProcess] = {}  # by number of a cell
         self._last = 0
         self._none_left: asyncio.Future[None] | None = None  # set when the pool shuts down
 
@@ -47,11 +49,17 @@ class CellPool:
             cell.kill()
             raise
 
-    def keep_ready(self, zygote: ZygoteProcess) -> None:
-        """Have a cell ready for the next start from this zygote."""
-        if zygote.alive and self._none_left is None and zygote.needs_cell and len(self._cells) < self._max_cells:
-            with contextlib.suppress(OSError):  # the next start reports it, if the reason persists
+    def keep_ready(self, zygote: ZygoteProcess, count: int = 1) -> None:
+        """Have cells ready for the next starts from this zygote."""
+        while zygote.alive and zygote.ready_cells < count and self._may_keep:
+            try:
                 zygote.keep_cell(self._make(zygote))
+            except OSError:
+                return  # the next start reports it, if the reason persists
+
+    @property
+    def _may_keep(self) -> bool:
+        return self._none_left is None and len(self._cells) < self._max_cells
 
     def _make(self, zygote: ZygoteProcess) -> Cell:
         self._last += 1
@@ -75,6 +83,7 @@ class CellPool:
             self._release(self._last, process)
             raise
         self._cells[cell.number] = cell
+        self._zygotes[cell.number] = zygote
         zygote.fork(cell, fds, settings)
         cell.on_fork(lambda: self._networks.add(cell.number, process, cell.network_made))
         return cell
@@ -82,6 +91,7 @@ class CellPool:
     def _ended(self, cell: Cell) -> None:
         del self._cells[cell.number]
         self._networks.remove(cell.number)
+        self._zygotes.pop(cell.number).cell_ended(cell)
         self._release(cell.number, cell.process)
         self._tell_ended(cell)
         if self._none_left is not None and not self._cells:

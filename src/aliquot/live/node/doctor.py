@@ -53,6 +53,10 @@ _LAYERS = {
         "network namespaces",
         "sandboxes share the machine's network: one can reach what another listens on, and --egress has no effect",
     ),
+    "confined": (
+        "imports without privileges",
+        "what functions import has privileges in its user namespace, and no filter of system calls",
+    ),
     "views": (
         "views of datasets",
         "functions that name datasets cannot run here; /dev/fuse must be there and writable",

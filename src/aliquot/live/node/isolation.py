@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from aliquot.core.units import MIB
 from aliquot.live.device.records import NO_ACCESS, DeviceAccess
 from aliquot.live.node.environments.pip_settings import configuration_files
 from aliquot.runtime import frames
@@ -19,6 +20,7 @@ from aliquot.runtime import frames
 _UIDS_FROM = 1_000_000_000
 _UIDS = 65_536
 _RANGES = 16_000
+ZYGOTE_SCRATCH_BYTES = 64 * MIB
 _PROBE = Path(frames.__file__).parent / "probe.py"
 
 
@@ -34,6 +36,7 @@ class Isolation(Struct, frozen=True):
     seccomp: bool = False  # a filter of system calls that functions do not need
     cgroups: bool = False  # memory and number of processes, counted for the whole sandbox
     network: bool = False  # ports, and a way out of the machine that the operator can close
+    confined: bool = False  # zygotes have no privileges when they import
     views: bool = False  # not a layer: datasets can be mounted
 
 
@@ -51,6 +54,7 @@ class ProbeResult(Struct, frozen=True):
     landlock: str
     seccomp: str
     network: str
+    confined: str
     views: str
 
 
@@ -61,7 +65,9 @@ def uid_range(data: Path) -> tuple[int, int]:
 def probe(data: Path) -> ProbeResult:
     """Try each layer in a separate process."""
     uids = list(uid_range(data)) if os.geteuid() == 0 else None
-    given = json.dumps({"uids": uids, "hidden": str(data)})
+    confined = Isolation(user=True, mount=True, pid=True, own_uid=uids is not None, confined=True)
+    settings = walls(confined, data) | {"zygote_uid": None if uids is None else 1}
+    given = json.dumps({"uids": uids, "hidden": str(data), "walls": settings})
     done = subprocess.run(  # noqa: S603 - our own script
         [sys.executable, "-I", str(_PROBE), given], capture_output=True, env={}, check=False, cwd="/"
     )
@@ -92,6 +98,7 @@ def choose(found: ProbeResult) -> Isolation:
         seccomp=not found.seccomp,
         cgroups=True,
         network=root and not found.network,
+        confined=user and mount and pid and not found.confined,
         views=mount and not found.views,
     )
 
@@ -116,6 +123,9 @@ def walls(
 ) -> dict[str, Any]:
     """Return the settings for `aliquot.runtime.isolation`. Zygotes and builders get a network of their own."""
     return {
+        "confined": isolation.confined,
+        "zygote_uid": None,
+        "zygote_scratch_bytes": ZYGOTE_SCRATCH_BYTES,
         "user": isolation.user,
         "mount": isolation.mount,
         "pid": isolation.pid,

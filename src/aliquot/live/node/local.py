@@ -25,7 +25,7 @@ from aliquot.live.device.tenant_cpu import TenantCpu
 from aliquot.live.node.active_sandboxes import ActiveSandboxes
 from aliquot.live.node.base import Launch, NestedRun, Node, NodeListener, Outcome, RunRequest, SandboxUsage, Status
 from aliquot.live.node.cell import Cell
-from aliquot.live.node.cells import CellPool
+from aliquot.live.node.cells import MAX_READY_CELLS, CellPool
 from aliquot.live.node.dataset_views import DatasetViews, NoDatasetViews
 from aliquot.live.node.device_queues import DeviceQueues
 from aliquot.live.node.environments.disk import DIRECTORY, StoredMark, load_marks
@@ -125,7 +125,7 @@ class LocalNode(Node):
         self._networks = self._network.open(own=self.isolation.network, loop=self._loop)
         max_cells = self._sandbox_budget.max_cells
         self._cells = CellPool(self._resources, self._networks, self._cell_ended, self._loop, max_cells)
-        self._zygotes = ZygotePool(self._walls, self._loop)
+        self._zygotes = ZygotePool(self._walls, self._resources, self._loop)
         limits = self._environment_limits
         installer = Installer(
             self._data, self.isolation, self._resources.cgroups, self._networks, limits, self._progress
@@ -246,7 +246,9 @@ class LocalNode(Node):
         await sandbox.start_over
         if not cell.process.pid and time.perf_counter() >= sandbox.deadline_s:
             zygote.kill()  # it answers no longer, and would keep other starts waiting
-        self._cells.keep_ready(zygote)  # only now, so that the next fork does not compete with this start
+        self._cells.keep_ready(
+            zygote, MAX_READY_CELLS
+        )  # only now, so that the next fork does not compete with this start
 
     async def _wait_for_release(self, place: Place) -> None:
         """Wait for stops and unloads on the devices. Raises `StartError` if they do not end."""

@@ -12,7 +12,7 @@ from aliquot.durable_files import remove_directory
 from aliquot.live.node.cell import Cell, EventLoop, ProcessHandle
 from aliquot.live.node.cgroups import NodeCgroups, SandboxCgroup
 from aliquot.live.node.isolation import NO_ISOLATION, Isolation, uid_range
-from aliquot.live.node.zygote_process import BARE_ENVIRONMENT
+from aliquot.live.node.zygote_process import BARE_ENVIRONMENT, ZygoteShare
 
 SCRATCH_BYTES = 512 * MIB
 MAX_PROCESSES = 512  # of one sandbox, threads included
@@ -65,6 +65,23 @@ class SandboxResources:
             "view": False,
         }
         return ProcessHandle(slot, cgroup, loop), settings
+
+    def allocate_zygote(self, name: str, max_bytes: int) -> ZygoteShare:
+        """Return the user id and the control group of a zygote. Raises `OSError`."""
+        slot = self._take_slot()
+        cgroup: SandboxCgroup | None = None
+        try:
+            if self.cgroups is not None and self.cgroups.version:
+                cgroup = self.cgroups.make(name, self._max_processes)
+                cgroup.limit_memory(max_bytes)
+        except OSError:
+            heapq.heappush(self._free_slots, slot)
+            raise
+        return ZygoteShare(slot, self._uid(slot) if self._isolation.confined else None, cgroup)
+
+    def release_zygote(self, share: ZygoteShare) -> None:
+        """Let another process have the user id of a zygote whose processes have all ended."""
+        heapq.heappush(self._free_slots, share.slot)
 
     def limit_memory(self, cell: Cell, size: int) -> int | None:
         """Limit the memory of the whole sandbox by its control group.

@@ -16,11 +16,10 @@ from aliquot.live.node.isolation import Isolation
 from aliquot.live.node.kinds import FunctionRuntime, UnknownKindError, runtime_of
 from aliquot.live.node.states import IMPORTS_TIMED_OUT, StartError, error
 from aliquot.live.node.zygote_process import IMPORT_TIMEOUT_S, ZygoteProcess, ZygoteProfile
-from aliquot.live.node.zygotes import ZygotePool
+from aliquot.live.node.zygotes import PLATFORM, ZygotePool
 from aliquot.live.store.records import PYTHON
 
 UNREAD_TIMEOUT_S = 0.01  # for a zygote that became ready while the server stood still
-MAX_PREPARED_ZYGOTES = 16  # `prepare` starts no zygote above this number
 
 
 class MissingEnvironmentError(Exception):
@@ -79,7 +78,7 @@ class StartPreparation:
         for timeout_s in (launch.timeout_ms / 1000, UNREAD_TIMEOUT_S):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(timeout_s):
-                    return await self._zygotes.ready(profile)
+                    return await self._zygotes.ready(profile, launch.tenant)
         text = IMPORTS_TIMED_OUT.format(", ".join(profile.imports) or "none", launch.timeout_ms)
         raise StartError(Status.DEVELOPER_ERROR, text, timed_out=True)
 
@@ -119,7 +118,7 @@ class StartPreparation:
 
     def prepare(self, launch: Launch) -> None:
         """Prepare the environment and the zygote for sandboxes of this launch, if there is space for another zygote."""
-        if not self._stopped and len(self._zygotes) < MAX_PREPARED_ZYGOTES and launch.kind == PYTHON:
+        if not self._stopped and self._zygotes.has_space(launch.tenant) and launch.kind == PYTHON:
             self._spawn(self._prepare(launch))
 
     async def _prepare(self, launch: Launch) -> None:
@@ -129,16 +128,17 @@ class StartPreparation:
             python = self._python(launch)
         except (RequirementsError, MissingEnvironmentError, OSError):
             return  # the next call reports it, if the reason persists
-        await self._warm_up(ZygoteProfile(python, _imports(launch), views=self._sees_datasets(launch)))
+        profile = ZygoteProfile(python, _imports(launch), views=self._sees_datasets(launch))
+        await self._warm_up(profile, launch.tenant)
 
     def warm_up(self, profile: ZygoteProfile) -> None:
         """Start the zygote of a profile, and keep a cell ready there."""
-        self._spawn(self._warm_up(profile))
+        self._spawn(self._warm_up(profile, PLATFORM))
 
-    async def _warm_up(self, profile: ZygoteProfile) -> None:
+    async def _warm_up(self, profile: ZygoteProfile, tenant: str) -> None:
         try:
             async with asyncio.timeout(IMPORT_TIMEOUT_S):
-                zygote = await self._zygotes.ready(profile)
+                zygote = await self._zygotes.ready(profile, tenant)
         except (StartError, TimeoutError):
             return  # the next start reports it, if the reason persists
         self._cells.keep_ready(zygote)

@@ -28,14 +28,12 @@ class ZygoteMessage(Struct, frozen=True, forbid_unknown_fields=True):
     failed: str | None = None
     forked: int | None = None
     unforked: int | None = None
-    ended: int | None = None
-    status: int = 0
     why: str = ""
     pidfd: int = -1  # set by `receive`, never by the zygote
 
     @property
     def is_valid(self) -> bool:
-        kinds = (self.ready, *(each is not None for each in (self.failed, self.forked, self.unforked, self.ended)))
+        kinds = (self.ready, *(each is not None for each in (self.failed, self.forked, self.unforked)))
         return sum(kinds) == 1 and self.pidfd == -1
 
 

@@ -7,15 +7,19 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import structlog
 from msgspec import Struct
 
+from aliquot.core.units import GIB, MIB
 from aliquot.live.device.records import NO_ACCESS, DeviceAccess
 from aliquot.live.node.base import Status
 from aliquot.live.node.cell import Cell
+from aliquot.live.node.cgroups import SandboxCgroup
 from aliquot.live.node.states import StartError
 from aliquot.live.node.zygote_messages import UnexpectedMessageError, ZygoteMessage, pid_of_child, receive
 from aliquot.runtime import frames
@@ -26,7 +30,9 @@ IMPORTS_GIVEN_UP = (
     "`timeout`, or declare fewer `imports`."
 )
 ENDED = "The runtime's process ended unexpectedly: {}"
+OUT_OF_MEMORY = "The imports exhausted the memory of {} MiB that they may use. Import less, or inside the function."
 _UNEXPECTED = "The runtime's process was ended: {}."
+MAX_ZYGOTE_BYTES = GIB  # of memory, for the imports and the files that they write to /tmp
 _SCRIPT = Path(frames.__file__).parent / "zygote.py"
 _MAX_ERROR_BYTES = 4096
 _MAX_REASON_CHARACTERS = 2000
@@ -50,22 +56,47 @@ class ZygoteProfile(Struct, frozen=True):
     views: bool = False  # its sandboxes see datasets
 
 
+class ZygoteShare(Struct, frozen=True):
+    """The resources of one zygote."""
+
+    slot: int = 0
+    uid: int | None = None  # as its own namespace numbers it, or None for the server's or the namespace's root
+    cgroup: SandboxCgroup | None = None
+
+    @property
+    def ran_out_of_memory(self) -> bool:
+        return self.cgroup is not None and self.cgroup.ran_out_of_memory()
+
+
+NO_SHARE = ZygoteShare()
+
+
 class ZygoteProcess:
     """One zygote process and its control socket."""
 
-    def __init__(self, profile: ZygoteProfile, walls: dict[str, Any], loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        profile: ZygoteProfile,
+        walls: dict[str, Any],
+        loop: asyncio.AbstractEventLoop,
+        share: ZygoteShare = NO_SHARE,
+        ended: Callable[[ZygoteShare], None] = lambda _: None,
+    ) -> None:
+        """`ended` is called when the process has been killed, with its share."""
         self.alive = True
         self.failure: StartError | None = None  # why it ended, unless it was killed
         self.ended_s = 0.0  # the event loop's time
         self.views = profile.views
         self._loop = loop
+        self._share = share
+        self._tell_ended = ended
         self._own_namespace = bool(walls["pid"])
         self._ready = False
         self._started_s = loop.time()
         self._waiting: list[asyncio.Future[None]] = []
         self._forking: dict[int, Cell] = {}
         self._living: set[int] = set()  # numbers of the cells that have not ended
-        self._ready_cell: Cell | None = None
+        self._ready_cells: deque[Cell] = deque()
         self._outbox: list[tuple[bytes, tuple[int, ...]]] = []
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - read when the zygote ends
         # The library must be loaded when the process starts. Forked processes inherit it.
@@ -85,7 +116,8 @@ class ZygoteProcess:
                 cwd="/",
                 start_new_session=True,
             )
-        self._send({"imports": profile.imports, "isolation": walls})
+        procs = share.cgroup.open_procs() if share.cgroup is not None else ()
+        self._send({"imports": profile.imports, "isolation": {**walls, "zygote_uid": share.uid}}, procs)
         loop.add_reader(mine.fileno(), self._readable)
 
     @property
@@ -117,16 +149,18 @@ class ZygoteProcess:
             self._die(StartError(Status.DEVELOPER_ERROR, IMPORTS_GIVEN_UP.format(IMPORT_TIMEOUT_S)), failed=True)
 
     @property
-    def needs_cell(self) -> bool:
-        return self._ready_cell is None or self._ready_cell.has_ended
+    def ready_cells(self) -> int:
+        """The number of cells that are kept for the next starts."""
+        while self._ready_cells and self._ready_cells[0].has_ended:
+            self._ready_cells.popleft()
+        return len(self._ready_cells)
 
     def keep_cell(self, cell: Cell) -> None:
-        """Keep a cell ready for the next start."""
-        self._ready_cell = cell
+        """Keep a cell ready for a later start."""
+        self._ready_cells.append(cell)
 
     def take_ready_cell(self) -> Cell | None:
-        cell, self._ready_cell = self._ready_cell, None
-        return cell
+        return self._ready_cells.popleft() if self._ready_cells else None
 
     def fork(self, cell: Cell, fds: tuple[int, ...], settings: dict[str, Any]) -> None:
         """Fork a cell's process with these descriptors, which are closed here when they have been sent."""
@@ -134,10 +168,14 @@ class ZygoteProcess:
         self._living.add(cell.number)
         self._send({"fork": cell.number, **settings}, fds)
 
+    def cell_ended(self, cell: Cell) -> None:
+        """Forget a cell whose process has ended or was never forked."""
+        self._living.discard(cell.number)
+
     @property
     def is_idle(self) -> bool:
         """True when no sandbox of the zygote runs and no start waits for it."""
-        spare = {self._ready_cell.number} if self._ready_cell is not None else set()
+        spare = {cell.number for cell in self._ready_cells}
         return all(waiter.done() for waiter in self._waiting) and self._living <= spare
 
     def kill(self, why: StartError | None = None) -> None:
@@ -182,18 +220,15 @@ class ZygoteProcess:
         """Act on a message. Raises `UnexpectedMessageError` for one that makes no sense now."""
         if message.forked is not None:
             self._take_fork(message.forked, message.pidfd)
-        elif message.ended is not None:
-            self._living.discard(message.ended)
         elif message.unforked is not None:
             cell = self._known(message.unforked)
-            self._living.discard(cell.number)
             why = message.why[:_MAX_REASON_CHARACTERS]
             cell.never_forked(Status.INTERNAL_ERROR, f"The sandbox could not be forked: {why}.")
-        elif self._ready:
-            raise UnexpectedMessageError("it has spoken about its imports twice")
         elif message.failed is not None:
             text = message.failed[:_MAX_REASON_CHARACTERS]
             self._die(StartError(Status.DEVELOPER_ERROR, text), failed=True)
+        elif self._ready:
+            raise UnexpectedMessageError("it was ready twice")
         else:
             self._ready = True
             for waiter in self._take_waiting():
@@ -224,7 +259,7 @@ class ZygoteProcess:
         self._process.kill()
         self._process.wait()
         if why is None:
-            why = StartError(Status.INTERNAL_ERROR, ENDED.format(self._last_error_line()))
+            why = self._reason()
         if failed:
             self.failure = why
         self._stderr.close()
@@ -236,10 +271,16 @@ class ZygoteProcess:
         # Cells whose fork has not been reported: if they were forked, they have ended with the zygote.
         for cell in self._forking.values():
             cell.never_forked(why.status, str(why))
+        self._tell_ended(self._share)
 
     def _take_waiting(self) -> list[asyncio.Future[None]]:
         waiting, self._waiting = self._waiting, []
         return [waiter for waiter in waiting if not waiter.done()]
+
+    def _reason(self) -> StartError:
+        if self._share.ran_out_of_memory:
+            return StartError(Status.DEVELOPER_ERROR, OUT_OF_MEMORY.format(MAX_ZYGOTE_BYTES // MIB))
+        return StartError(Status.INTERNAL_ERROR, ENDED.format(self._last_error_line()))
 
     def _last_error_line(self) -> str:
         size = os.fstat(self._stderr.fileno()).st_size

@@ -6,50 +6,88 @@ from pathlib import Path
 from typing import Any
 
 from aliquot.live.node.base import Status
+from aliquot.live.node.sandbox_resources import SandboxResources
 from aliquot.live.node.states import StartError
 from aliquot.live.node.zygote_failures import ZygoteFailures
-from aliquot.live.node.zygote_process import ENDED, ZygoteProcess, ZygoteProfile
+from aliquot.live.node.zygote_process import ENDED, MAX_ZYGOTE_BYTES, ZygoteProcess, ZygoteProfile, ZygoteShare
 
 MAX_ZYGOTES = 32  # above this number, zygotes without sandboxes are ended
+MAX_TENANT_ZYGOTES = 8  # of these, zygotes that one tenant's starts began
+PLATFORM = ""  # stands for no tenant
 _MAX_ATTEMPTS = 3
 
 
 class ZygotePool:
-    """The zygotes by profile, the least recently used first."""
+    """The zygotes by profile, the least recently used first.
 
-    def __init__(self, walls: Callable[[ZygoteProfile], dict[str, Any]], loop: asyncio.AbstractEventLoop) -> None:
+    Tenants with equal profiles share a zygote. It counts as one of the tenant whose start began it.
+    """
+
+    def __init__(
+        self,
+        walls: Callable[[ZygoteProfile], dict[str, Any]],
+        resources: SandboxResources,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
         """`walls` returns the isolation settings of a profile."""
         self._loop = loop
+        self._resources = resources
+        self._started = 0
         self._walls = walls
         self._zygotes: dict[ZygoteProfile, ZygoteProcess] = {}
+        self._owners: dict[ZygoteProfile, str] = {}
         self._failures = ZygoteFailures()
         self._stopped = False
 
     def __len__(self) -> int:
         return len(self._zygotes)
 
-    def get(self, profile: ZygoteProfile) -> ZygoteProcess:
-        """Return the zygote of a profile, and start it if there is none.
+    def has_space(self, tenant: str) -> bool:
+        """Return whether another zygote of the tenant's would push out no other."""
+        owned = list(self._owners.values())
+        return len(owned) < MAX_ZYGOTES // 2 and owned.count(tenant) < MAX_TENANT_ZYGOTES // 2
+
+    def get(self, profile: ZygoteProfile, tenant: str = PLATFORM) -> ZygoteProcess:
+        """Return the zygote of a profile, and start it for this tenant if there is none.
 
         Raises `StartError` after `stop`, and for a while after a zygote of the profile has failed.
         """
         if self._stopped:  # a task that waited for a killed zygote must not start another one
             raise StartError(Status.INTERNAL_ERROR, "The node is stopping.")
-        zygote = self._zygotes.pop(profile, None)
+        zygote = self._zygotes.get(profile)
         if zygote is not None and not zygote.alive:
-            self._note_end(profile, zygote)
+            self._end(profile)
             zygote = None
+        elif zygote is not None:
+            del self._zygotes[profile]
         if zygote is None:
             self._failures.check(profile, self._loop.time())
-            self._evict()
-            zygote = ZygoteProcess(profile, self._walls(profile), self._loop)
+            self._evict(tenant)
+            zygote = self._start(profile)
+            self._owners[profile] = tenant
         self._zygotes[profile] = zygote  # the most recently used is last
         return zygote
 
-    async def ready(self, profile: ZygoteProfile) -> ZygoteProcess:
+    def _start(self, profile: ZygoteProfile) -> ZygoteProcess:
+        self._started += 1
+        try:
+            share = self._resources.allocate_zygote(f"zygote-{self._started}", MAX_ZYGOTE_BYTES)
+        except OSError as error:
+            raise StartError(Status.INTERNAL_ERROR, f"The runtime could not be started: {error}.") from error
+        return ZygoteProcess(profile, self._walls(profile), self._loop, share, self._release)
+
+    def _release(self, share: ZygoteShare) -> None:
+        """Take back a zygote's resources once its last process has ended."""
+        if share.cgroup is None:
+            self._resources.release_zygote(share)
+            return
+        removed = self._loop.run_in_executor(None, share.cgroup.remove)
+        removed.add_done_callback(lambda _: self._resources.release_zygote(share))
+
+    async def ready(self, profile: ZygoteProfile, tenant: str = PLATFORM) -> ZygoteProcess:
         """Return a zygote of the profile that can fork. Raises `StartError`."""
         for _ in range(_MAX_ATTEMPTS):
-            zygote = self.get(profile)
+            zygote = self.get(profile, tenant)
             await zygote.ready()
             if zygote.alive:  # otherwise it has ended, or was evicted, before this task continued
                 return zygote
@@ -65,20 +103,44 @@ class ZygotePool:
         if not all(self._zygotes[profile].is_idle for profile in own if self._zygotes[profile].alive):
             return False
         for profile in own:
-            self._zygotes.pop(profile).kill()
+            self._end(profile)
         return True
 
-    def _evict(self) -> None:
-        """End idle zygotes above the limit. Tenants choose the profiles, and a zygote may be large."""
-        for profile, zygote in list(self._zygotes.items()):
-            if not zygote.alive or (len(self._zygotes) >= MAX_ZYGOTES and zygote.is_idle):
-                self._note_end(profile, zygote)
-                zygote.kill()
-                del self._zygotes[profile]
+    def _evict(self, tenant: str) -> None:
+        """End idle zygotes above the limits, so that there is space for one of this tenant's.
+
+        Tenants choose the profiles, and a zygote may be large. So a tenant's own zygotes end first above its limit, and
+        those of the tenant with the most above the limit of all. The least recently used end first.
+        """
+        for profile in [profile for profile, zygote in self._zygotes.items() if not zygote.alive]:
+            self._end(profile)
+        while self._count(tenant) >= MAX_TENANT_ZYGOTES:
+            if not self._end_one([tenant]):
+                break
+        while len(self._zygotes) >= MAX_ZYGOTES:
+            if not self._end_one(sorted(set(self._owners.values()), key=self._count, reverse=True)):
+                break
+
+    def _count(self, tenant: str) -> int:
+        return sum(owner == tenant for owner in self._owners.values())
+
+    def _end_one(self, tenants: list[str]) -> bool:
+        """End an idle zygote of the first of these tenants that has one. Returns False if there is none."""
+        for tenant in tenants:
+            for profile, zygote in self._zygotes.items():
+                if self._owners[profile] == tenant and zygote.is_idle:
+                    self._end(profile)
+                    return True
+        return False
+
+    def _end(self, profile: ZygoteProfile) -> None:
+        zygote = self._zygotes.pop(profile)
+        self._owners.pop(profile, None)
+        self._note_end(profile, zygote)
+        zygote.kill()
 
     def stop(self) -> None:
         """End all zygotes. No other one is started from now on."""
         self._stopped = True
-        for zygote in self._zygotes.values():
-            zygote.kill()
-        self._zygotes.clear()
+        for profile in list(self._zygotes):
+            self._end(profile)

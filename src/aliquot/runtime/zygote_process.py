@@ -1,0 +1,162 @@
+"""The process that has loaded the imports of a profile, and forks a sandbox for each request."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import gc
+import importlib
+import json
+import os
+import socket
+import sys
+import time
+import traceback
+from typing import Any, Callable, NoReturn  # noqa: UP035 - Python 3.9 on
+
+from . import confinement, frames, isolation, launcher, linux, random_state, seccomp, supervisor
+from .supervisor import MAX_DESCRIPTORS, PACKET_BYTES
+
+_MAX_FORK_ATTEMPTS = 100
+_FORK_PAUSE_S = 0.02
+_SANDBOX_FD = 3  # the sandbox's socket
+EXTRA_FD = 4  # the view of datasets until it is attached, or the preparer until it has ended
+
+
+class Zygote:
+    """Loads the imports, and forks a sandbox for each request."""
+
+    def __init__(self, control: socket.socket, settings: dict[str, Any]) -> None:
+        self._control = control
+        self._settings = settings
+        self._isolation = settings["isolation"]
+
+    def serve(self) -> NoReturn:
+        failure = self._load()
+        if failure:
+            self._send({"failed": failure})
+            os._exit(0)  # no thread and no exit handler of an import may delay it
+        # The loaded objects stay: a collection in a sandbox must not touch their pages, which would copy them.
+        gc.collect()
+        gc.freeze()
+        if self._isolation["seccomp"]:
+            seccomp.program()
+        self._prepare()
+        self._send({"ready": True})
+        self._loop()
+
+    def _prepare(self) -> None:
+        """Do what is left between imports and the first request."""
+
+    def _loop(self) -> NoReturn:
+        raise NotImplementedError
+
+    def _load(self) -> str:
+        """Load the imports. Return why one failed, or an empty text."""
+        for name in self._settings["imports"]:
+            try:
+                importlib.import_module(name)
+            except BaseException as error:  # noqa: BLE001 - a module may raise anything when it is imported
+                traceback.print_exc()
+                said = "".join(traceback.format_exception_only(type(error), error)).strip()
+                return f"The import {name!r} failed: {said}. Name it in `requirements`, or correct `imports`."
+        return ""
+
+    def _send(self, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
+        data = json.dumps(message).encode()
+        if fds:
+            socket.send_fds(self._control, [data], list(fds))
+        else:
+            self._control.send(data)
+
+    def _receive(self) -> tuple[dict[str, Any], list[int]]:
+        data, fds, _, _ = socket.recv_fds(self._control, PACKET_BYTES, MAX_DESCRIPTORS)
+        if not data:
+            os._exit(0)  # the server has ended, and the kernel ends the sandboxes
+        return json.loads(data), fds
+
+    def _in_child(self, do: Callable[..., None], *args: object) -> NoReturn:
+        try:
+            do(*args)
+        except BaseException:  # noqa: BLE001 - nothing may return into the zygote's loop
+            traceback.print_exc()
+        finally:
+            os._exit(70)
+
+    def _serve_sandbox(self, sock: socket.socket, isolate: Callable[[], None]) -> None:
+        try:
+            isolate()
+        except OSError as error:
+            text = f"The sandbox could not be isolated: {error}. `aliquot doctor` shows what this machine offers."
+            frames.send(sock, frames.INTERNAL_ERROR, json.dumps({"error": text}).encode())
+            return
+        random_state.reseed()
+        launcher.Launcher(sock).serve()
+
+
+class ConfinedZygote(Zygote):
+    """A zygote without privileges. A preparer makes the namespaces of each sandbox (`supervisor.py`).
+
+    A process can enter a user namespace only for good, and a pid namespace only for its children. So an intermediate
+    process does both, and forks the sandbox. The next intermediate process waits for its request already, because the
+    fork of a zygote with large imports takes milliseconds.
+    """
+
+    def _loop(self) -> NoReturn:
+        self._receive()  # from now on no child is taken for one of the imports
+        while True:
+            pid = self._fork_process()
+            if pid == 0:
+                self._in_child(self._serve_request)
+            os.waitpid(pid, 0)
+
+    def _fork_process(self) -> int:
+        """Fork. Processes that the imports left behind may have to end first, if there were many."""
+        for _ in range(_MAX_FORK_ATTEMPTS):
+            with contextlib.suppress(ChildProcessError):
+                while os.waitpid(-1, os.WNOHANG)[0]:
+                    pass
+            try:
+                return os.fork()
+            except BlockingIOError:
+                time.sleep(_FORK_PAUSE_S)
+        return os.fork()
+
+    def _serve_request(self) -> None:
+        """Enter the sandbox's control groups and namespaces, and fork it as the first process of a pid namespace."""
+        request, (preparer, *fds) = self._receive()
+        for procs in fds[3:]:
+            os.write(procs, b"0")  # takes long, and the preparer works meanwhile
+        confinement.enter_spaces(self._isolation, supervisor.receive_spaces(preparer))
+        if os.fork():
+            os._exit(0)
+        linux.set_dumpable()
+        supervisor.show_process(preparer)
+        sock = arrange_descriptors(fds[:3], preparer)
+        os.environ.update(request["env"])
+        self._serve_sandbox(sock, lambda: self._isolate(request))
+
+    def _isolate(self, request: dict[str, Any]) -> None:
+        isolation.drop_privileges(self._isolation, request, own_user_namespace=True)
+        supervisor.wait_for_mounts(EXTRA_FD)
+        isolation.restrict_calls(self._isolation, request)
+
+
+def arrange_descriptors(fds: list[int], extra: int | None) -> socket.socket:
+    """Move the sandbox's descriptors to their numbers, and close all others."""
+    null = os.open(os.devnull, os.O_RDONLY)
+    # First copies with high numbers, so that no source is overwritten before it is used.
+    high = [_high_copy(fd) for fd in (null, fds[1], fds[2], fds[0], *(() if extra is None else (extra,)))]
+    for target, fd in enumerate(high):
+        os.dup2(fd, target, inheritable=target < _SANDBOX_FD)
+    os.closerange(len(high), 65536)
+    # Line buffering: a printed line is in the pipe, even if the process dies.
+    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stdout = open(1, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
+    sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr  # type: ignore[misc]
+    return socket.socket(fileno=_SANDBOX_FD)
+
+
+def _high_copy(fd: int) -> int:
+    return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 100)
