@@ -357,6 +357,8 @@ def small_bench(request):
 def test_bench_says_what_is_met_and_what_is_not(tmp_path, monkeypatch):
     monkeypatch.setitem(BENCHES, "sim", small_bench)
     monkeypatch.setattr(simulator, "FLOWS", (10, 10_000))
+    monkeypatch.setattr(simulator, "DEVICES", (4, 70))
+    monkeypatch.setattr(simulator, "QUICK_NODES", (1, 2))
     aliquot("bench", "sim", "--quick", "--json", "o.json", "--plot", "o.png", cwd=tmp_path)
     result = json.loads((tmp_path / "o.json").read_bytes())
     assert result["name"] == "sim"

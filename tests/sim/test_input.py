@@ -7,7 +7,7 @@ import pytest
 from aliquot.core.errors import InputError
 from aliquot.core.model import DeviceSpec, Times
 from aliquot.sim.contention import parse_curve
-from aliquot.sim.devices import DeviceKind, parse_devices, read_kinds, with_cpu
+from aliquot.sim.devices import DeviceKind, parse_devices, read_device_file, with_cpu
 from aliquot.sim.traces import FunctionsFile, TraceFile
 
 FUNCTIONS = "name,run_s,cold_s,memory_mib\nf,1,2,100\ng,0.5,1,50\n"
@@ -133,7 +133,9 @@ def test_devices_by_number_and_by_kind(tmp_path):
     assert [d.name for d in parse_devices("2", memory_bytes=1, concurrency=3)] == ["gpu-1", "gpu-2"]
     spec = tmp_path / "kinds.toml"
     spec.write_text('[rtx4090]\nmemory = "24GiB"\nspeed = 1.7\nbandwidth = "20GB"\nconcurrency = 4\n')
-    fast, other = parse_devices("rtx4090:1, rtx3090:1", memory_bytes=5, concurrency=2, kinds=read_kinds(spec))
+    fast, other = parse_devices(
+        "rtx4090:1, rtx3090:1", memory_bytes=5, concurrency=2, kinds=read_device_file(spec).kinds
+    )
     assert (fast.memory_bytes, fast.speed, fast.bandwidth_bytes_s, fast.concurrency) == (24 * 2**30, 1.7, 2e10, 4)
     assert (other.name, other.memory_bytes, other.speed, other.concurrency) == ("rtx3090-1", 5, 1, 2)
 
@@ -183,7 +185,7 @@ def test_a_wrong_device_file_is_refused(tmp_path, text, complaint):
     path = tmp_path / "kinds.toml"
     path.write_text(text)
     with pytest.raises(InputError, match=complaint):
-        read_kinds(path)
+        read_device_file(path)
 
 
 @pytest.mark.parametrize("text", ["1,2,x", "2,3", "1,3,2", "", "1,inf"])

@@ -13,22 +13,26 @@ from statistics import median
 from aliquot.config import PolicySettings
 from aliquot.core.commands import Command, Run, StartSandbox
 from aliquot.core.events import Event, InvocationArrived, RunFinished, SandboxStarted
-from aliquot.core.model import DeviceSpec
+from aliquot.core.model import DeviceSpec, NodeSpec
 from aliquot.core.units import GIB
-from aliquot.sim.arrivals import Arrival, WorkloadOverview, make_overview
+from aliquot.sim.arrivals import Arrival, ListedWorkload, WorkloadOverview, make_overview
 from aliquot.sim.engine import Scenario, simulate
 from aliquot.sim.plots import PlotLine, PlotPanel, draw_panels
+from aliquot.sim.report import RunReport, report
 from aliquot.sim.workloads import WorkloadSpec, make_arrivals, make_functions
 from aliquot.testing.builders import device, function
 from aliquot.testing.harness import Harness, of_type
 from aliquot_bench.base import BenchRequest
-from aliquot_bench.result import BenchResult, ResultTable, at_most
+from aliquot_bench.result import BenchResult, Goal, ResultTable, at_least, at_most
 
 POLICY = "fair_resident"
 MILLION = 1_000_000
 GOAL_S = 45
 FLOWS = (10, 100, 1000, 10_000)
 DEVICES = (4, 64, 400, 4000)
+NODES, QUICK_NODES = (1, 10, 100), (1, 10, 50)
+NODE_LOAD, NODE_DURATION_S = 0.8, 200.0
+RUN_TIMES_S = (0.1, 0.2, 0.5, 1.0, 2.0)  # of a node's ten functions, twice each
 LOADS = {"half load": 1, "full load": 2}  # calls in flight for each device, which has two slots
 
 
@@ -51,13 +55,14 @@ class SimulatorBench:
     """The benchmark `sim`."""
 
     needs_data = False
-    steps = 4
+    steps = 5
 
     def __init__(self, request: BenchRequest) -> None:
         self._quick = request.quick
         self._calls = MILLION // 10 if request.quick else MILLION
         self._decision_us: dict[int, float] = {}
         self._device_us: dict[tuple[str, int], float] = {}  # by load and number of devices
+        self._nodes = QUICK_NODES if request.quick else NODES
 
     def run(self, on_step: Callable[[str], None]) -> BenchResult:
         on_step(f"{self._calls} calls of 100 functions")
@@ -74,6 +79,8 @@ class SimulatorBench:
                 for devices in DEVICES:
                     spent = device_decision_us(devices, in_flight * devices)
                     self._device_us[load, devices] = min(spent, self._device_us.get((load, devices), 1e9))
+        on_step(f"{self._nodes[0]} to {self._nodes[-1]} nodes of four devices")
+        scaled = {nodes: simulate_nodes(nodes) for nodes in self._nodes}
         million_s = seconds * MILLION / self._calls
         goals = [
             at_most(f"1 000 000 calls of 100 functions under {POLICY}", million_s, GOAL_S, "s"),
@@ -85,13 +92,14 @@ class SimulatorBench:
             ),
             *(
                 at_most(
-                    f"a decision on 4 000 devices against 4, {load}",
-                    self._device_us[load, 4000] / self._device_us[load, 4],
+                    f"a decision on {DEVICES[-1]} devices against {DEVICES[0]}, {load}",
+                    self._device_us[load, DEVICES[-1]] / self._device_us[load, DEVICES[0]],
                     2,
                     "times",
                 )
                 for load in LOADS
             ),
+            *_scaling_goals(scaled),
         ]
         figures = ResultTable(
             "The simulator beside a bare heap",
@@ -109,10 +117,18 @@ class SimulatorBench:
             ["devices", *(f"{load}, µs" for load in LOADS)],
             [[devices, *(self._device_us[load, devices] for load in LOADS)] for devices in DEVICES],
         )
+        by_nodes = ResultTable(
+            f"Nodes of four devices with one slot each, load {NODE_LOAD}",
+            ["nodes", "calls", "calls per second and node", "mean latency, s", "p99, s", "Jain's index"],
+            [
+                [n, run.completed, per_node(run, n), run.latency_s.mean, run.latency_s.p99, run.fairness.jain]
+                for n, run in scaled.items()
+            ],
+        )
         memory = ResultTable(
             "Memory", ["", "MiB"], [["largest so far", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]]
         )
-        return BenchResult("sim", self._quick, goals, [figures, decisions, by_devices, memory])
+        return BenchResult("sim", self._quick, goals, [figures, decisions, by_devices, by_nodes, memory])
 
     def draw(self, path: Path) -> None:
         line = PlotLine(POLICY, list(self._decision_us), list(self._decision_us.values()))
@@ -215,3 +231,37 @@ def device_decision_us(devices: int, in_flight: int, turns: int = 1000) -> float
         step([RunFinished(done.invocation, done.sandbox, 1)])
         step(call())
     return 1e6 * spent / turns
+
+
+def per_node(run: RunReport, nodes: int) -> float:
+    """Return the calls that a node completed in a second."""
+    return run.completed / run.makespan_s / nodes
+
+
+def simulate_nodes(nodes: int) -> RunReport:
+    """Simulate so many nodes, each with the same ten functions of its own, so that all sizes have the same load."""
+    specs = [NodeSpec(f"n{number}") for number in range(nodes)]
+    devices = [
+        DeviceSpec(f"{node.name}/gpu-{number}", memory_bytes=16 * GIB, concurrency=1, node=node.name)
+        for node in specs
+        for number in range(4)
+    ]
+    functions = {
+        spec.name: spec
+        for number in range(nodes)
+        for place, run_s in enumerate(2 * RUN_TIMES_S)
+        for spec in [function(f"f{number}-{place}", run_s=run_s, cold_s=1, load_s=0.1)]
+    }
+    load = WorkloadSpec(load=NODE_LOAD, devices=len(devices), duration_s=NODE_DURATION_S, tenants=4)
+    scenario = Scenario(devices, functions, ListedWorkload(make_arrivals(functions, load)), nodes=specs)
+    return report(POLICY, 0, simulate(scenario, PolicySettings(POLICY)), devices)
+
+
+def _scaling_goals(scaled: dict[int, RunReport]) -> list[Goal]:
+    one, most = scaled[1], max(scaled)
+    run = scaled[most]
+    throughput = per_node(run, most) / per_node(one, 1)
+    return [
+        at_least(f"throughput per node on {most} nodes against one, load {NODE_LOAD}", throughput, 0.95, "times"),
+        at_least(f"Jain's index on {most} nodes against one", run.fairness.jain / one.fairness.jain, 0.95, "times"),
+    ]

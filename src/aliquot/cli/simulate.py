@@ -1,5 +1,6 @@
 """`aliquot simulate`: simulates a trace under one policy or several."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +12,7 @@ from aliquot.config import PACKING_DEFAULT, PolicySettings, parse_policy_params,
 from aliquot.core.errors import InputError
 
 if TYPE_CHECKING:
-    from aliquot.core.model import DeviceSpec
+    from aliquot.core.model import DeviceSpec, NodeSpec
     from aliquot.sim.fabric.storage import StorageSettings
     from aliquot.sim.traces import FunctionsFile
 
@@ -30,10 +31,22 @@ def simulate(
             "run_s@KIND."
         ),
     ],
-    devices: Annotated[str, typer.Option(help="The number of devices, or their kinds: rtx4090:2,rtx3090:2.")] = "1",
-    device_spec: Annotated[
-        Path | None, typer.Option(help="A TOML file with a table for each kind: memory, concurrency, bandwidth, speed.")
+    devices: Annotated[
+        str | None, typer.Option(help="The number of devices, or their kinds: rtx4090:2,rtx3090:2. By default 1.")
     ] = None,
+    device_spec: Annotated[
+        Path | None,
+        typer.Option(
+            help="A TOML file with a table for each kind: memory, concurrency, bandwidth, speed; and with tables "
+            "nodes.NAME: devices, count, host_memory, bandwidth."
+        ),
+    ] = None,
+    lose: Annotated[
+        list[str] | None, typer.Option(help="Lose a node at a time in seconds: NODE@SECONDS. Repeatable.")
+    ] = None,
+    node_wait: Annotated[
+        float, typer.Option(min=0, help="The seconds that calls wait for a node on which they fit.")
+    ] = 300,
     device_memory: Annotated[str, typer.Option(help="The memory of each device.")] = "16GiB",
     memory: Annotated[str, typer.Option(help="finite, or unbounded: loaded functions stay resident.")] = "finite",
     host_memory: Annotated[
@@ -115,6 +128,7 @@ def simulate(
     from aliquot.cli.comparison import ComparisonFiles, compare
     from aliquot.sim.contention import parse_curve
     from aliquot.sim.engine import Scenario
+    from aliquot.sim.nodes import parse_losses
     from aliquot.sim.traces import FunctionsFile, TraceFile
 
     outputs = ComparisonFiles(json, plot, schedule)
@@ -131,14 +145,17 @@ def simulate(
             sharing=sharing,
             packing=packing,
             pool_slots=pool_slots,
+            node_wait_s=node_wait,
         ),
     )
     _check_one_of("--memory", memory, ("finite", "unbounded"))
     _check_one_of("--bus", bus, ("private", "shared"))
     listed = FunctionsFile(functions)
     memory_bytes = parse_size(device_memory, "--device-memory") if memory == "finite" else None
-    all_devices = _devices(devices, device_spec, memory_bytes, concurrency, listed)
+    nodes, all_devices = _devices(devices, device_spec, memory_bytes, concurrency, listed)
     storage = _storage(files, link, link_latency, cache, cache_eviction, predictor, session_lead)
+    if storage.files and nodes:
+        raise InputError("--files: the simulator has one cache for files, so leave [nodes] out of the device file")
     scenario = Scenario(
         all_devices,
         listed.functions,
@@ -149,21 +166,30 @@ def simulate(
         check,
         storage,
         None if host_memory is None else parse_size(host_memory, "--host-memory"),
+        nodes,
+        parse_losses(lose or [], nodes),
     )
     compare(scenario, runs, outputs, f"{arrivals.name} on {len(all_devices)} devices, D = {concurrency}")
 
 
 def _devices(
-    devices: str, device_spec: Path | None, memory_bytes: int | None, concurrency: int, listed: "FunctionsFile"
-) -> "list[DeviceSpec]":
-    from aliquot.sim.devices import check_kinds, parse_devices, read_kinds, with_cpu
+    devices: str | None, device_spec: Path | None, memory_bytes: int | None, concurrency: int, listed: "FunctionsFile"
+) -> "tuple[list[NodeSpec], list[DeviceSpec]]":
+    """Return the nodes, if the device file has any, and all devices."""
+    from aliquot.sim.devices import DeviceFile, check_kinds, parse_devices, read_device_file, with_cpu
+    from aliquot.sim.nodes import make_nodes
 
-    kinds = read_kinds(device_spec) if device_spec else None
-    parsed = parse_devices(devices, memory_bytes=memory_bytes, concurrency=concurrency, kinds=kinds)
-    check_kinds(parsed, kinds or {})
-    found = with_cpu(parsed, listed.functions.values(), concurrency=concurrency, kinds=kinds)
+    file = read_device_file(device_spec) if device_spec else DeviceFile()
+    if devices is not None and file.nodes:
+        raise InputError(f"--devices: the nodes in {device_spec} list their own devices; leave one of them out")
+    parse = partial(parse_devices, memory_bytes=memory_bytes, concurrency=concurrency, kinds=file.kinds)
+    nodes, parsed = make_nodes(file.nodes, parse)
+    if not nodes:
+        parsed = parse("1" if devices is None else devices)
+    check_kinds(parsed, file.kinds)
+    found = with_cpu(parsed, listed.functions.values(), concurrency=concurrency, kinds=file.kinds)
     listed.check_fit(found)
-    return found
+    return nodes, found
 
 
 def _storage(

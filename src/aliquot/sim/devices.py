@@ -4,15 +4,19 @@ import re
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from aliquot.config import parse_size
 from aliquot.core.errors import InputError
 from aliquot.core.model import CPU, DeviceSpec, FunctionSpec
+from aliquot.sim.nodes import NodeTable
 
 MIN_VALUE, MAX_VALUE = 1e-6, 1e6  # bounds of speed and concurrency in a device file
+NODES = "nodes"  # the table with the nodes, which is no kind
 UNDESCRIBED_KINDS = ("gpu", CPU)  # kinds that need no table in the device file
 
 
@@ -65,21 +69,43 @@ def with_cpu(
     concurrency: int,
     kinds: dict[str, DeviceKind] | None = None,
 ) -> list[DeviceSpec]:
-    """Add the node's `cpu` device if a function can use it and it is not listed yet."""
-    wanted = any(function.share == 0 or CPU in function.times_by_kind for function in functions)
-    if not wanted or any(device.kind == CPU for device in devices):
+    """Add the `cpu` device of each node if a function can use it and the node lists none."""
+    if not any(function.share == 0 or CPU in function.times_by_kind for function in functions):
         return devices
-    return [*devices, *parse_devices(f"{CPU}:1", memory_bytes=None, concurrency=concurrency, kinds=kinds)]
+    (cpu,) = parse_devices(f"{CPU}:1", memory_bytes=None, concurrency=concurrency, kinds=kinds)
+    with_own = {device.node: None for device in devices if device.kind == CPU}
+    without = [node for node in dict.fromkeys(device.node for device in devices) if node not in with_own]
+    added = [replace(cpu, name=f"{node}/{cpu.name}" if node else cpu.name, node=node) for node in without]
+    return [*devices, *added]
 
 
-def read_kinds(path: Path) -> dict[str, DeviceKind]:
-    """Read a TOML file with one table per kind: `memory`, `concurrency`, `bandwidth` (per second), `speed`."""
+class DeviceFile(Struct, frozen=True):
+    """The tables of a device file."""
+
+    kinds: dict[str, DeviceKind] = {}
+    nodes: dict[str, NodeTable] = {}
+
+
+def read_device_file(path: Path) -> DeviceFile:
+    """Read a TOML file with a table for each kind, and a table `nodes.NAME` for each node or set of equal nodes."""
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise InputError(f"{path}: there is no such file") from error
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InputError(f"{path}: is not a TOML file: {error}") from error
+    nodes = tables.pop(NODES, {})
+    return DeviceFile(_kinds(path, tables), _nodes(path, nodes))
+
+
+def _nodes(path: Path, tables: object) -> dict[str, NodeTable]:
+    try:
+        return msgspec.convert(tables, dict[str, NodeTable])
+    except msgspec.ValidationError as error:
+        raise InputError(f"{path}: [{NODES}]: {error}; it takes devices, count, host_memory, bandwidth") from error
+
+
+def _kinds(path: Path, tables: dict[str, Any]) -> dict[str, DeviceKind]:
     kinds = {}
     for name, table in tables.items():
         try:

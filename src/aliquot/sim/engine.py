@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from aliquot.assemble import assemble
 from aliquot.config import PolicySettings
+from aliquot.core.clock import after
 from aliquot.core.commands import (
     CancelFetch,
     Command,
@@ -35,12 +36,14 @@ from aliquot.core.events import (
     FunctionDeployed,
     HostMemorySet,
     InvocationArrived,
+    NodeJoined,
+    NodeLost,
     RunFinished,
     TenantWeightSet,
 )
 from aliquot.core.interfaces import Queueing
 from aliquot.core.invariants import check
-from aliquot.core.model import DeviceSpec, FunctionSpec
+from aliquot.core.model import DeviceSpec, FunctionSpec, NodeSpec
 from aliquot.sim.arrivals import Arrival, Workload, WorkloadOverview
 from aliquot.sim.clairvoyant import queueing_policies
 from aliquot.sim.contention import InterferenceCurve
@@ -48,6 +51,7 @@ from aliquot.sim.event_queue import EventQueue
 from aliquot.sim.fabric.fabric import SimulatedFabric
 from aliquot.sim.fabric.storage import StorageSettings
 from aliquot.sim.machine import SimulatedMachine
+from aliquot.sim.nodes import NodeLoss
 from aliquot.sim.recorder import DispatchLine, RunRecorder, SimulatedCall
 from aliquot.sim.sessions import SessionExpiry
 
@@ -66,12 +70,15 @@ class Scenario(Struct):
     shared_bus: bool = False  # concurrent transfers to one device slow each other down
     check: bool = False  # check the core's invariants after every step
     storage: StorageSettings = StorageSettings()
-    host_memory_bytes: int | None = None  # for all sandboxes together; None means unbounded
+    host_memory_bytes: int | None = None  # for all sandboxes of a node together; None means unbounded
+    nodes: list[NodeSpec] = []  # the nodes that devices belong to, unless they belong to one without a name
+    losses: list[NodeLoss] = []
 
     def deployed(self, function: str) -> FunctionSpec:
         """Return the function as it is deployed. Its sandboxes claim host memory for their bytes, unless it says."""
         spec = self.functions[function]
-        if self.host_memory_bytes is None or spec.host_bytes:
+        bounded = self.host_memory_bytes is not None or any(node.host_memory_bytes is not None for node in self.nodes)
+        if not bounded or spec.host_bytes:
             return spec
         return replace(spec, host_bytes=spec.memory_bytes)
 
@@ -92,6 +99,8 @@ class Simulation:
         self._sample_every_s = overview.last_s / FAIRNESS_SAMPLES
         self.scheduler = assemble(settings, queueing)
         self._queue = EventQueue()
+        for loss in scenario.losses:
+            self._queue.add(after(0, loss.at_s), NodeLost(loss.node, "as `--lose` says"))
         self._sessions = SessionExpiry(self._queue)
         self._machine = SimulatedMachine(
             scenario.devices,
@@ -154,12 +163,26 @@ class Simulation:
         scenario = self._scenario
         return list(
             chain(
-                (DeviceAdded(device) for device in scenario.devices),
-                () if scenario.host_memory_bytes is None else (HostMemorySet(scenario.host_memory_bytes),),
+                self._joining(),
                 (TenantWeightSet(tenant, weight) for tenant, weight in scenario.tenant_weights.items()),
                 (FunctionDeployed(key.tenant, scenario.deployed(key.function)) for key in self._flows),
             )
         )
+
+    def _joining(self) -> Iterator[Event]:
+        """Yield the events with which devices and nodes come."""
+        scenario = self._scenario
+        bound = scenario.host_memory_bytes
+        of_node: dict[str, list[DeviceSpec]] = {node.name: [] for node in scenario.nodes}
+        for device in scenario.devices:
+            of_node.setdefault(device.node, []).append(device)
+        for node in scenario.nodes:
+            spec = node if node.host_memory_bytes is not None else replace(node, host_memory_bytes=bound)
+            yield NodeJoined(spec, tuple(of_node.pop(node.name)))
+        for name, devices in of_node.items():
+            yield from (DeviceAdded(device) for device in devices)
+            if bound is not None:
+                yield HostMemorySet(bound, name)
 
     def _arrive(self, arrival: Arrival, now: float) -> InvocationArrived:
         name = str(self._next_number)
@@ -217,8 +240,14 @@ class Simulation:
         if call.arrival.session is not None:
             self._sessions.ended(call.arrival, now)
 
-    def _fail(self, command: Fail, _now: float) -> None:
-        raise SchedulerError(f"the core failed a call, although simulated calls never fail: {command.reason}")
+    def _fail(self, command: Fail, now: float) -> None:
+        if not self._scenario.losses:
+            raise SchedulerError(f"the core failed a call, although no node is lost: {command.reason}")
+        call = self._calls.pop(command.invocation)
+        if call.arrival.reads:
+            self._fabric.close(command.invocation, now)
+        self.recorder.failed(call, now)
+        self._ended(call, now)
 
     def _start_sandbox(self, command: StartSandbox, now: float) -> None:
         self._machine.start(command, now)

@@ -35,6 +35,7 @@ class FlowRecord:
         self.wait_s = array("d")
         self.starts = dict.fromkeys(Start, 0)
         self.rejected = 0
+        self.failed = 0
         self.deadlines = self.deadlines_met = 0
 
 
@@ -102,11 +103,22 @@ class RunRecorder:
         flow.deadlines += call.arrival.deadline_s is not None
         self._left_queue(call, now)
 
+    def failed(self, call: SimulatedCall, now: float) -> None:
+        """Record a call that ended without a result, because its node was lost or none came on which it fits."""
+        flow = call.flow
+        flow.failed += 1
+        flow.deadlines += call.arrival.deadline_s is not None
+        if call.queued:
+            self._left_queue(call, now)
+        elif call.share:
+            flow.fairness.rate_changed(flow.meter, -call.share, now)
+
     def dispatched(self, call: SimulatedCall, command: Dispatch, now: float) -> None:
         flow = call.flow
         flow.starts[command.start] += 1
-        flow.wait_s.append(between(call.arrival.time_s, now))
-        self._left_queue(call, now)
+        if call.queued:  # otherwise its node was lost before it ran, and it is dispatched again
+            flow.wait_s.append(between(call.arrival.time_s, now))
+            self._left_queue(call, now)
         if self._on_dispatch is not None:
             start = "cold" if command.start is Start.COLD else "warm"
             arrival = call.arrival

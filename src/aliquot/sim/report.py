@@ -60,6 +60,7 @@ class RunReport(msgspec.Struct):
     per_function: dict[str, GroupReport]
     per_tenant: dict[str, GroupReport]
     data: DataFigures | None = None  # None without files
+    failed: int = 0  # calls that a lost node ran, or that fit on no other
 
 
 def report(policy: str, seed: int, recorder: RunRecorder, devices: Sequence[DeviceSpec]) -> RunReport:
@@ -96,6 +97,7 @@ def report(policy: str, seed: int, recorder: RunRecorder, devices: Sequence[Devi
         per_function=per_function,
         per_tenant=_groups(recorder, lambda key: key.tenant),
         data=recorder.data,
+        failed=sum(record.failed for record in records),
     )
 
 

@@ -132,7 +132,8 @@ class EndEstimator:
         sure_s = shortest_s / 2 - wait_s
         if sure_s > 0:
             return WaitDecision(idle, view.now + sure_s)
-        return WaitDecision(None, view.now + max(max_wait_s - wait_s, MIN_WAIT_S))
+        # Among many devices one that becomes idle elsewhere changes the busy fraction little, so only time decides.
+        return WaitDecision(idle if view.many else None, view.now + max(max_wait_s - wait_s, MIN_WAIT_S))
 
     def _wait_s(self, view: View, flow: FlowView) -> tuple[float | None, list[DeviceView]]:
         """Return the wait for a sandbox of the flow, or None, and the full devices on which it has idle ones."""
