@@ -2,6 +2,8 @@
 
 import pytest
 
+from aliquot.assemble import assemble
+from aliquot.cli.simulate import _runs
 from aliquot.config import PolicySettings
 from aliquot.core.model import DeviceSpec, FunctionSpec, Times
 from aliquot.core.units import GIB
@@ -41,3 +43,13 @@ def test_a_bound_on_host_memory_stops_idle_sandboxes():
     assert cold_starts(None) == 3
     assert cold_starts(3 * GIB) == 3
     assert cold_starts(2 * GIB) == 6  # each stops the one that comes next
+
+
+@pytest.mark.parametrize(
+    ("policies", "asked", "pool_slots"),
+    [("fcfs,mqfq_sticky,fair_resident", None, 16), ("fcfs,fair_resident", None, 0), ("fcfs,mqfq_sticky", 5, 5)],
+)
+def test_policies_that_are_compared_get_the_same_pool(policies, asked, pool_slots):
+    runs = _runs(policies, "threshold", "0", PolicySettings("", pool_slots=asked))
+    assert {run.pool_slots for run in runs} == {pool_slots}
+    assert {assemble(run).pool.slots for run in runs} == {pool_slots or None}
