@@ -76,7 +76,7 @@ class FairnessBench:
                     for policy in (*OTHERS, OURS)
                 ]
                 panels.append(PlotPanel(f"{name}: {title} against {BASELINE}", "load", "ratio", lines))
-        draw_panels(panels, "From 1 to 64 devices, equal pools: below 1 is better than mqfq_sticky", path, columns=2)
+        draw_panels(panels, f"Equal pools: below 1 is better than {BASELINE}", path, columns=2)
 
     # --- measurements --------------------------------------------------------------------------------------
 
