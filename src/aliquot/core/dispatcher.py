@@ -11,6 +11,7 @@ from aliquot.core.flow import Flow
 from aliquot.core.interfaces import Choice, SwapIn
 from aliquot.core.lifecycle import HOST_WARM, WARM, InvocationChange, SandboxChange, SandboxState
 from aliquot.core.pool import Pool
+from aliquot.core.prefetching.by_node import NodePrefetchers
 from aliquot.core.records import Invocation, Sandbox
 from aliquot.core.registry import Registry
 from aliquot.core.slices import SliceAllocator
@@ -32,13 +33,20 @@ BEYOND_LIMIT = "beyond the limit, because its tenant has few calls in flight"
 class Dispatcher:
     """Turns the decisions of the queueing policies into assigned sandboxes and commands."""
 
-    def __init__(self, registry: Registry, pool: Pool, slices: SliceAllocator, outbox: list[Command]) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        pool: Pool,
+        slices: SliceAllocator,
+        prefetcher: NodePrefetchers,
+        outbox: list[Command],
+    ) -> None:
+        self._prefetcher = prefetcher
         self._registry = registry
         self._pool = pool
         self._slices = slices
         self._outbox = outbox
         self._dispatches = self._turn = 0
-        self.with_data: list[Invocation] = []  # dispatched ones of functions that read datasets
 
     def decide(self, domains: Sequence[Domain], *, now: float) -> None:
         """Ask the domains in turn for one dispatch each, until all wait, so they alternate on devices they share.
@@ -114,11 +122,15 @@ class Dispatcher:
         self._pool.assign(sandbox, invocation)
         if sandbox.state is HOST_WARM:
             self._pool.load(sandbox, "a call was dispatched to it", invocation.id, now=now)
-        self._occupy(invocation, sandbox, now=now)
+        invocation.sandbox = sandbox
+        invocation.dispatched = now
+        invocation.change(InvocationChange.DISPATCH, now)
+        invocation.take_slots(self._dispatches)
+        self._dispatches += 1
         self._outbox.append(Dispatch(invocation.id, sandbox.id, sandbox.place, start, choice.reason))
         domain.policy.dispatched(flow, invocation, sandbox.device, domain.view)
         if flow.spec.datasets:
-            self.with_data.append(invocation)
+            self._prefetcher.call_dispatched(invocation)
         if sandbox.state is WARM:
             self.run(sandbox, invocation, now=now)
 
@@ -132,19 +144,15 @@ class Dispatcher:
         unqueue(flow, invocation)
         flow.in_flight += 1
         self._pool.assign(sandbox, invocation)
-        self._occupy(invocation, sandbox, now=now)
-        flow.domain.policy.dispatched(flow, invocation, sandbox.device, flow.domain.view)
-        sandbox.change(SandboxChange.RUN)
-        invocation.change(InvocationChange.RUN, now)
-        self._slices.begin_run(sandbox)
-
-    def _occupy(self, invocation: Invocation, sandbox: Sandbox, *, now: float) -> None:
-        """Dispatch the invocation to the sandbox, and take its slots."""
         invocation.sandbox = sandbox
         invocation.dispatched = now
         invocation.change(InvocationChange.DISPATCH, now)
         invocation.take_slots(self._dispatches)
         self._dispatches += 1
+        flow.domain.policy.dispatched(flow, invocation, sandbox.device, flow.domain.view)
+        sandbox.change(SandboxChange.RUN)
+        invocation.change(InvocationChange.RUN, now)
+        self._slices.begin_run(sandbox)
 
     def run(self, sandbox: Sandbox, invocation: Invocation, *, now: float) -> None:
         """Run the invocation in its sandbox, which is ready."""

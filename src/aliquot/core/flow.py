@@ -155,10 +155,10 @@ class Flow:
 
         Among many devices these are the most recently used ones.
         """
-        if self.kept:
+        if self.kept or self.places is not None:
             return self._places_by_nearness(self._listed(MAX_COMPARED))
         places = []
-        for idle in self._listed(MAX_COMPARED) if self.places is not None else self.idle_by_device.values():
+        for idle in self.idle_by_device.values():
             candidates = idle.resident or idle.not_resident
             if candidates and idle.device.slots:  # otherwise its node gets no work
                 places.append((idle.device, candidates[next(reversed(candidates))]))

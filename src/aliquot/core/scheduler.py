@@ -77,8 +77,8 @@ class Scheduler:
         self.pool = Pool(keepalive, pool_slots, self._timers, self._outbox, self.slices)
         self._calls = Calls(self.pool, self._outbox)
         self.invocations = self._calls.open  # those that have not ended
-        self._dispatcher = Dispatcher(self.registry, self.pool, self.slices, self._outbox)
         self.prefetcher = NodePrefetchers(prefetching, self._outbox)
+        self._dispatcher = Dispatcher(self.registry, self.pool, self.slices, self.prefetcher, self._outbox)
         self._membership = Membership(self.registry, self.pool, self._calls, self._timers, self.prefetcher, node_wait_s)
         self._arrivals = 0
         self._domains: list[Domain] = []  # those of the registry, as a list for the loops of every step
@@ -86,7 +86,7 @@ class Scheduler:
 
     def _make_handlers(self) -> dict[type[Event], Callable[..., None]]:
         return {
-            **self._membership.handlers(),
+            **{kind: partial(self._membership_changed, handle) for kind, handle in self._membership.handlers().items()},
             UtilisationMeasured: self._utilisation_measured,
             TenantWeightSet: lambda event: self.registry.set_weight(event.tenant, event.weight),
             FunctionDeployed: self._function_deployed,
@@ -120,16 +120,14 @@ class Scheduler:
         """Handle the events of time `now`, and return the commands that follow."""
         if now < self.now:
             raise EventError(f"the clock went back from {self.now} to {now}")
-        self.now = self._membership.now = now
+        self.now = now
         for domain in self._domains:
             domain.view.now = now
         wrong = self._handle(events)
         domains, timers = self._domains, self._timers  # a new function may just have added a domain
         self._dispatcher.decide(domains, now=now)
-        if self._dispatcher.with_data:
-            self._follow_calls()
         if self.prefetcher.needs_decision:
-            self.prefetcher.decide()
+            self.prefetcher.decide(now=now)
         if timers.heap and timers.heap[0][0] <= now:
             self._expire()
         earliest = inf
@@ -277,18 +275,13 @@ class Scheduler:
         self.registry.index.datasets.forget(event.dataset)
         self.prefetcher.dataset_removed(event)
 
+    def _membership_changed(self, handle: Callable[[Event], None], event: Event) -> None:
+        self._membership.now = self.now
+        handle(event)
+
     def _session_began(self, event: SessionBegan) -> None:
         node = partial(self.registry.data_node, None, None)
         self.prefetcher.session_began(event, node, now=self.now)
-
-    def _follow_calls(self) -> None:
-        """Move audiences to the nodes to which their calls were dispatched."""
-        for invocation in self._dispatcher.with_data:
-            tenant, function = invocation.flow.key
-            session = None if invocation.session is None else invocation.session.key[1]
-            for device in invocation.devices[:1]:
-                self.prefetcher.dispatched(tenant, function, session, device.spec.node, now=self.now)
-        self._dispatcher.with_data.clear()
 
     def _session_ended(self, event: SessionEnded) -> None:
         self.pool.end_session(event.tenant, event.session, now=self.now)
@@ -340,6 +333,7 @@ class Scheduler:
                 self.pool.expire(subject, expiry.action)
                 continue
             if not isinstance(subject, Flow):
+                self._membership.now = self.now
                 self._membership.expire(subject)
                 self._dispatcher.decide(self._domains, now=self.now)  # calls may have returned to their queues
                 continue

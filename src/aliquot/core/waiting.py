@@ -64,7 +64,7 @@ def put_back(flow: Flow, invocation: Invocation) -> None:
     queue[invocation.id] = invocation
     for first in (invocation, *reversed(earlier)):
         queue.move_to_end(first.id, last=False)
-    _count(flow, invocation)
+    append(flow, invocation)  # it keeps its place in the queue
     if flow.misfit is not None:
         hold_back(flow)
 
@@ -82,10 +82,6 @@ def _has_too_many(flow: Flow) -> bool:
 def append(flow: Flow, invocation: Invocation) -> None:
     """Add an invocation to the end of its flow's queue."""
     flow.queue[invocation.id] = invocation
-    _count(flow, invocation)
-
-
-def _count(flow: Flow, invocation: Invocation) -> None:
     flow.queued += 1
     domain = flow.domain
     domain.queued += 1

@@ -12,6 +12,7 @@ from aliquot.core.events import DatasetRemoved, FetchEnded, FilesPredicted, Sess
 from aliquot.core.interfaces import Prefetching
 from aliquot.core.prefetching.prefetcher import Prefetcher, check_files
 from aliquot.core.prefetching.records import AudienceKey, DatasetReaders, FetchNumbers, audience_of
+from aliquot.core.records import Invocation
 
 
 class NodePrefetchers:
@@ -24,6 +25,7 @@ class NodePrefetchers:
         self.node_of: dict[AudienceKey, str] = {}
         self.needs_decision = False  # whether `decide` may have something to do
         self._changed: dict[str, Prefetcher] = {}  # those that may have something to decide
+        self._dispatched: list[Invocation] = []  # calls of this step
         self._numbers = FetchNumbers()
         self._outbox = outbox
 
@@ -41,8 +43,18 @@ class NodePrefetchers:
             prefetcher = self._of((tenant, audience_of(session, function)), find_node)
             prefetcher.function_called(tenant, function, session, now=now)
 
-    def dispatched(self, tenant: str, function: str, session: str | None, node: str, *, now: float) -> None:
+    def call_dispatched(self, invocation: Invocation) -> None:
+        """Record the dispatch of a call of a function that reads datasets. Its audience follows at the step's end."""
+        self._dispatched.append(invocation)
+        self.needs_decision = True
+
+    def _follow(self, invocation: Invocation, *, now: float) -> None:
         """Move the audience of a call to the node on which the call runs."""
+        if invocation.device is None:
+            return  # it has returned to its queue
+        tenant, function = invocation.flow.key
+        session = None if invocation.session is None else invocation.session.key[1]
+        node = invocation.device.spec.node
         key = (tenant, audience_of(session, function))
         before = self.node_of.get(key)
         if before is None or before == node:
@@ -100,8 +112,11 @@ class NodePrefetchers:
             known = "has ended already" if 0 < event.fetch <= self._numbers.last else "never began"
             raise EventError(f"fetch {event.fetch} {known}")
 
-    def decide(self) -> None:
+    def decide(self, *, now: float) -> None:
         """Cancel and begin fetches on the nodes where something has changed, after all events of the step."""
+        for invocation in self._dispatched:
+            self._follow(invocation, now=now)
+        self._dispatched.clear()
         changed, self._changed = self._changed, {}
         self.needs_decision = False
         for prefetcher in changed.values():

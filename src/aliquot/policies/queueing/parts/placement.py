@@ -11,7 +11,6 @@ from aliquot.core.lifecycle import HOLDS_DEVICE_MEMORY
 from aliquot.core.view import DeviceView, FlowView, SandboxView, View
 
 Placement: TypeAlias = tuple[DeviceView, SandboxView | None]
-Place: TypeAlias = tuple[DeviceView, SandboxView]
 
 
 def on_device(view: View, flow: FlowView, device: DeviceView) -> Placement | None:
@@ -40,7 +39,10 @@ def sticky(view: View, flow: FlowView, allowed: Callable[[DeviceView], bool] | N
     if flow.spec.share:
         return _packed_sticky(view, flow, allowed or (lambda _: True))
     swapped_out: Placement | None = None
-    for device, sandbox in _near_data_first(view, flow, view.idle_places(flow)):
+    places = view.idle_places(flow)
+    if flow.spec.datasets:
+        places = sorted(places, key=lambda place: view.data_s(flow, place[0]))
+    for device, sandbox in places:
         if not view.can_use(sandbox) or (allowed and not allowed(device)):
             continue
         if sandbox.state in HOLDS_DEVICE_MEMORY:
@@ -77,13 +79,6 @@ def _most_free_slots(view: View, flow: FlowView, allowed: Callable[[DeviceView],
         if better and view.can_start(flow, device) and (allowed is None or allowed(device)):
             best, max_free = device, free
     return (best, None) if best is not None else None
-
-
-def _near_data_first(view: View, flow: FlowView, places: Sequence[Place]) -> Sequence[Place]:
-    """Order places by the time to bring the flow's data, if there are data."""
-    if not flow.spec.datasets or len(places) < 2:  # noqa: PLR2004 - there is no choice
-        return places
-    return sorted(places, key=lambda place: view.data_s(flow, place[0]))
 
 
 def _is_nearer(view: View, flow: FlowView, device: DeviceView, other: DeviceView) -> bool:
