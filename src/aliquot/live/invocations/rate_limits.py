@@ -86,6 +86,11 @@ class RateLimiter:
         per_minute, at_once, _ = self.limits
         if per_minute is not None:
             self._invocations.count(per_minute)
+        totals = self._totals
+        if at_once is not None or self.running + totals.running >= totals.max_running - 1:
+            self._check_running(at_once)
+
+    def _check_running(self, at_once: int | None) -> None:
         totals, running = self._totals, self.running
         allowed = (totals.max_running - totals.running + running) // 2
         if at_once is not None and at_once < allowed:

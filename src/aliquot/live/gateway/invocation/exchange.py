@@ -48,6 +48,7 @@ class Exchange:
         "query", "respond", "session", "target", "timer", "transaction", "waiting",
     )  # fmt: skip
     followers: ClassVar[tuple[Follower, ...]] = ()  # receive the events of the call
+    streams: ClassVar[bool] = False  # the client may follow the run
 
     def __init__(
         self,
@@ -174,6 +175,7 @@ class StreamingExchange(Exchange):
     """
 
     __slots__ = ("events", "stream")
+    streams = True
 
     def __init__(
         self,

@@ -119,7 +119,8 @@ class InvokeHandler:
             exchange.target = target
             exchange.limiter = limiter
             exchange.options = options
-            exchange.open_stream(limiter.tenant)
+            if exchange.streams:
+                exchange.open_stream(limiter.tenant)
             if isinstance(body, memoryview):
                 self._spawn(self._handle_large(exchange, principal, body, session, pickled=pickled))
                 return
