@@ -244,7 +244,7 @@ def test_what_no_device_could_ever_hold_is_refused_when_it_is_deployed(tmp_path)
         assert refused(share=1, memory="101MiB").endswith(largest.format(1))
         assert refused(share=2, memory="101MiB").endswith(largest.format(2) + " on each device")
         beyond = {"share": 0.5, "memory": "50MiB", "memory-limit": "101MiB"}
-        assert "host-1: needs 105906176 bytes of 104857600" in refused(**beyond)
+        assert "host-1, host-2: needs 105906176 bytes of 104857600" in refused(**beyond)
         assert "it takes 0, or 0.01 to 1 of a GPU in steps of 0.005" in refused(share=1.5)
         assert client.get("actions/refused").status_code == 404
 

@@ -138,6 +138,22 @@ def test_a_node_that_stops_ends_its_frozen_sandboxes(tmp_path):
     assert not any(map(alive, pids))
 
 
+def test_frozen_sandboxes_end_with_their_zygote(tmp_path):
+    async def scene(rig):
+        sandbox = await rig.started(LEFT_BEHIND_CODE)
+        await rig.run(sandbox, {"begin": True})
+        await frozen(rig, sandbox)
+        main = psutil.Process(handle(rig, sandbox).pid)
+        pids = [main.pid, *(child.pid for child in main.children())]
+        for zygote in rig.node._zygotes._zygotes.values():
+            zygote.kill()
+        assert (await rig.next())[:2] == ("lost", sandbox)
+        for pid in pids:
+            await wait_on_loop(lambda pid=pid: alive(pid), lambda lives: not lives, what=f"process {pid} to end")
+
+    play(tmp_path, scene)
+
+
 def test_a_sandbox_that_ran_since_the_last_tick_is_not_frozen(tmp_path, monkeypatch):
     monkeypatch.setattr(ActiveSandboxes, "add", lambda *_: None)  # the test ticks itself
 

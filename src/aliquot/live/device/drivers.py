@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from aliquot.core.model import DeviceSpec
+from aliquot.core.model import CPU, DeviceSpec
 from aliquot.core.places import Place
 from aliquot.live.device.base import DEFAULT_CONTEXT, Driver, DriverContext
 from aliquot.live.device.cgroup_files import KernelCounter
@@ -69,6 +69,11 @@ class Drivers:
         lines = [line for enforcement in self.enforcement.values() for line in enforcement.lacking]
         return (*lines, NOT_DIVIDED.format(self._tenants.why_not)) if self._tenants.why_not else tuple(lines)
 
+    def slices_processors(self, place: Place) -> bool:
+        """Return whether the slices of these devices divide the host's processors."""
+        driver = self._on(place)
+        return driver is not None and not driver.has_own_memory
+
     def set_weight(self, tenant: str, weight: float) -> None:
         """Set the weight of a tenant's sandboxes on the host's processors."""
         self._tenants.set_weight(tenant, weight)
@@ -100,7 +105,7 @@ class Drivers:
         """Attach the sandbox's processes. Return their control group if they had to leave their own."""
         driver = self._of(sandbox)
         directory = None if driver is None else driver.attach(sandbox, self._devices_of[sandbox], pids)
-        if driver is None or driver.has_own_memory:
+        if not self.slices_processors(self._devices_of.get(sandbox, (CPU,))):
             directory = self._tenants.attach(sandbox, self._tenant_of[sandbox], pids)
         return directory
 

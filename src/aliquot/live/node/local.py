@@ -237,11 +237,15 @@ class LocalNode(Node):
         buffers = self.buffers.open(launch.tenant, memory_bytes) if has_buffers else None
         sandbox = LocalSandbox(number, launch, cell, buffers, self, self._loop, self._result_bytes, self._reply_memory)
         self._sandboxes[number] = sandbox
-        cell.on_fork(lambda: self._attach(sandbox))
+        sliced = self._drivers.slices_processors(launch.place)
+        if sliced:
+            cell.on_fork(lambda: self._attach(sandbox))
         view = cell.take_view()
         if view is not None:
             self._views.open(number, launch, view)
         sandbox.start(runtime.command(memory_bytes), data_bytes, waited_s=self._loop.time() - begun_s)
+        if not sliced:  # now, so that the init does not wait for a weight
+            cell.on_fork(lambda: self._attach(sandbox))
         self._active.add(sandbox)
         await sandbox.start_over
         if not cell.process.pid and time.perf_counter() >= sandbox.deadline_s:

@@ -95,7 +95,7 @@ class ZygoteProcess:
         self._started_s = loop.time()
         self._waiting: list[asyncio.Future[None]] = []
         self._forking: dict[int, Cell] = {}
-        self._living: set[int] = set()  # numbers of the cells that have not ended
+        self._living: dict[int, Cell] = {}  # the cells that have not ended
         self._ready_cells: deque[Cell] = deque()
         self._outbox: list[tuple[bytes, tuple[int, ...]]] = []
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - read when the zygote ends
@@ -165,18 +165,18 @@ class ZygoteProcess:
     def fork(self, cell: Cell, fds: tuple[int, ...], settings: dict[str, Any]) -> None:
         """Fork a cell's process with these descriptors, which are closed here when they have been sent."""
         self._forking[cell.number] = cell
-        self._living.add(cell.number)
+        self._living[cell.number] = cell
         self._send({"fork": cell.number, **settings}, fds)
 
     def cell_ended(self, cell: Cell) -> None:
         """Forget a cell whose process has ended or was never forked."""
-        self._living.discard(cell.number)
+        self._living.pop(cell.number, None)
 
     @property
     def is_idle(self) -> bool:
         """True when no sandbox of the zygote runs and no start waits for it."""
         spare = {cell.number for cell in self._ready_cells}
-        return all(waiter.done() for waiter in self._waiting) and self._living <= spare
+        return all(waiter.done() for waiter in self._waiting) and self._living.keys() <= spare
 
     def kill(self, why: StartError | None = None) -> None:
         """Kill the zygote with all its sandboxes. Starts that wait for it fail with `why`, if it is given."""
@@ -257,6 +257,8 @@ class ZygoteProcess:
         self._loop.remove_reader(self._control.fileno())
         self._control.close()
         self._process.kill()
+        for cell in self._living.values():
+            cell.process.thaw()  # otherwise a frozen one would not end, and its zygote with it
         self._process.wait()
         if why is None:
             why = self._reason()
