@@ -1,6 +1,7 @@
 """Networks: a function reaches neither another sandbox's ports nor what the operator has closed."""
 
 import contextlib
+import errno
 import os
 import shutil
 import signal
@@ -177,6 +178,25 @@ def test_a_port_that_a_function_opens_is_its_own(tenants):
         lambda: tenants.attacker.get(f"activations/{listening}"), lambda got: got.is_success, what="the end of the call"
     ).json()
     assert record["response"]["result"] == {"found": "secret"}, "or it never listened"
+
+
+def test_only_families_that_the_network_contains_can_be_used(tenants):
+    """The sockets of virtual machines, for one, do not belong to a network namespace."""
+    code = """
+import socket
+found = {}
+for name, family in args['families'].items():
+    try:
+        socket.socket(family, socket.SOCK_STREAM).close()
+        found[name] = 'open'
+    except OSError as error:
+        found[name] = error.errno
+for family, kind in ((socket.AF_INET, 2), (socket.AF_INET6, 1), (socket.AF_UNIX, 1), (socket.AF_NETLINK, 3)):
+    socket.socket(family, kind).close()
+"""
+    families = {"vsock": socket.AF_VSOCK, "packet": socket.AF_PACKET, "tipc": socket.AF_TIPC, "alg": socket.AF_ALG}
+    refused = found(tenants.attacker, code, families={name: int(family) for name, family in families.items()})
+    assert refused == dict.fromkeys(families, errno.EAFNOSUPPORT)
 
 
 def is_listening(server, port):

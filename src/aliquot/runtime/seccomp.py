@@ -1,6 +1,7 @@
 """A filter of system calls: denies those that functions do not need and that kernel exploits often used.
 
 It is a deny list, so that libraries keep working. A denied call fails with EPERM, as it does without privileges.
+Sockets are of the families that a network namespace contains.
 
 A zygote gets the same filter before its imports, with two exceptions. Filters are inherited, and a forked sandbox has
 to enter the namespaces that were prepared for it (`setns`) and to begin a pid namespace (`unshare`).
@@ -11,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import functools
+import socket
 import struct
 
 from . import linux
@@ -71,7 +73,8 @@ _DENIED = {
     "userfaultfd": (323, 282),
     "vhangup": (153, 58),
 }
-_ARCHITECTURES = {"x86_64": (0xC000003E, 0, 56), "aarch64": (0xC00000B7, 1, 220)}  # audit number, column, clone
+# audit number, column, clone, socket
+_ARCHITECTURES = {"x86_64": (0xC000003E, 0, 56, 41), "aarch64": (0xC00000B7, 1, 220, 198)}
 _CLONE3 = 435
 _NAMESPACES = (
     linux.CLONE_NEWNS | linux.CLONE_NEWCGROUP | linux.CLONE_NEWUTS | linux.CLONE_NEWIPC | linux.CLONE_NEWUSER
@@ -94,19 +97,21 @@ def is_known_machine() -> bool:
 _PREPARED = (
     linux.CLONE_NEWUSER, linux.CLONE_NEWNS, linux.CLONE_NEWIPC, linux.CLONE_NEWUTS, linux.CLONE_NEWNET
 )  # fmt: skip
+# Other families of sockets, such as that of virtual machines (AF_VSOCK), lead out of the network namespace.
+_FAMILIES = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK)
 _Instruction = tuple[int, int, int, int]  # operation, jump if true, jump if false, value
 
 
-def _allow_only(offset: int, values: tuple[int, ...]) -> list[_Instruction]:
+def _allow_only(offset: int, values: tuple[int, ...], refusal: int = errno.EPERM) -> list[_Instruction]:
     """Return instructions that allow a call if its argument at this offset is one of the values."""
     checks = [(_JUMP_EQUAL, len(values) - index, 0, value) for index, value in enumerate(values)]
-    return [(_LOAD, 0, 0, offset), *checks, (_RETURN, 0, 0, _REFUSE | errno.EPERM), (_RETURN, 0, 0, _ALLOW)]
+    return [(_LOAD, 0, 0, offset), *checks, (_RETURN, 0, 0, _REFUSE | refusal), (_RETURN, 0, 0, _ALLOW)]
 
 
 @functools.lru_cache(maxsize=None)  # noqa: UP033 - Python 3.9 on
 def program(*, for_zygote: bool = False) -> bytes:
     """Return the filter in the kernel's format. A zygote makes it once for all its sandboxes."""
-    audit, column, clone = _ARCHITECTURES[linux.MACHINE]
+    audit, column, clone, new_socket = _ARCHITECTURES[linux.MACHINE]
     numbers = sorted(number for row in _DENIED.values() if (number := row[column]) is not None)
     # The tail: allow, refuse, "no such call", then the check of clone's flags.
     tail: list[_Instruction] = [
@@ -119,13 +124,14 @@ def program(*, for_zygote: bool = False) -> bytes:
         (_RETURN, 0, 0, _ALLOW),
     ]
     refuse, unknown, look = 1, 2, 3
-    exceptions: list[tuple[int, int | None, int | None, int]] = []
+    conditions: list[tuple[int, int | None, int | None, int]] = [(_JUMP_EQUAL, len(tail), None, new_socket)]
+    tail += _allow_only(_FIRST_ARGUMENT, _FAMILIES, errno.EAFNOSUPPORT)
     if for_zygote:
         for name, offset, values in (
             ("setns", _SECOND_ARGUMENT, _PREPARED),
             ("unshare", _FIRST_ARGUMENT, (linux.CLONE_NEWPID,)),
         ):
-            exceptions.append((_JUMP_EQUAL, len(tail), None, _DENIED[name][column] or 0))
+            conditions.append((_JUMP_EQUAL, len(tail), None, _DENIED[name][column] or 0))
             tail += _allow_only(offset, values)
     head: list[tuple[int, int | None, int | None, int]] = [
         (_LOAD, None, None, _ARCHITECTURE),
@@ -135,7 +141,7 @@ def program(*, for_zygote: bool = False) -> bytes:
         # A filter cannot read its flags, which are behind a pointer. Libraries fall back to clone.
         (_JUMP_EQUAL, unknown, None, _CLONE3),
         (_JUMP_EQUAL, look, None, clone),
-        *exceptions,
+        *conditions,
         *[(_JUMP_EQUAL, refuse, None, number) for number in numbers],
     ]
     code = b""
