@@ -133,7 +133,7 @@ def _cgroups() -> DoctorFinding:
     groups = NodeCgroups(f"aliquot-doctor-{os.getpid()}")
     groups.close()
     consequence = (
-        "memory is bounded for each process of a sandbox (RLIMIT_DATA), not for all of them together; idle sandboxes "
+        "memory is bounded for each process of a sandbox or build (RLIMIT_DATA), not for all together; idle sandboxes "
         "are stopped by a signal and not frozen; processors are not divided among tenants"
     )
     if groups.version:
