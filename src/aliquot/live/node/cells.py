@@ -94,7 +94,7 @@ class CellPool:
         self._zygotes.pop(cell.number).cell_ended(cell)
         self._release(cell.number, cell.process)
         self._tell_ended(cell)
-        if self._none_left is not None and not self._cells:
+        if self._none_left is not None and not self._none_left.done() and not self._cells:
             self._none_left.set_result(None)
 
     def _release(self, number: int, process: ProcessHandle) -> None:
