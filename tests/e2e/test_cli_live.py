@@ -136,6 +136,7 @@ def test_namespaces_are_the_operators(platform):
     assert (changed["weight"], changed["concurrentInvocations"]) == (3, 5)
     assert platform.json("namespace", "set", "lab", "--concurrent", 0)["concurrentInvocations"] is None
     assert platform.json("namespace", "set", "lab", "--fires-per-minute", 9)["firesPerMinute"] == 9
+    assert platform.json("namespace", "set", "lab", "--kept-size", "2MiB")["keptBytes"] == 2 * 2**20
     new = platform.json("namespace", "rotate-key", "lab")["key"]
     assert complaint(platform.aliquot("list", "--json", code=4, **local))["kind"] == "key_refused"
     assert platform.json("list", **{**local, "ALIQUOT_KEY": new}) == []

@@ -167,3 +167,62 @@ def test_the_operators_token_survives_a_restart_and_an_emptied_database_is_refus
     (tmp_path / "data" / "aliquot.db").write_bytes(b"")
     with pytest.raises(RuntimeError, match=r"aliquot\.db is empty"):
         server.start()
+
+
+# --- the disk --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    place = tmp_path / "small"
+    place.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=60m", "tmpfs", place], check=False).returncode:
+        pytest.skip("mounting a small disk is not allowed here")
+    yield place
+    subprocess.run(["umount", "--lazy", place], check=True)
+
+
+@pytest.mark.budget("disk of a namespace")
+def test_a_namespace_keeps_no_more_than_its_limit(tenants):
+    server, attacker = tenants.server, tenants.attacker
+    used = {"exec": {"kind": "python:3.11", "code": f"x = '{'y' * 900_000}'\ndef main(args):\n    return {{}}\n"}}
+    server.operate("PATCH", "namespaces/attacker", json={"keptBytes": 3_000_000})
+    try:
+        answers = [attacker.put(f"actions/large{number}", json=used) for number in range(4)]
+        assert [answer.status_code for answer in answers] == [200, 200, 200, 413]
+        assert "of at most 2.9 MiB" in answers[3].json()["error"]
+        refused = attacker.post("actions/large0", json={"x": "y" * 900_000})
+        assert refused.status_code == httpx.codes.TOO_MANY_REQUESTS
+        assert "of at most 2.9 MiB" in refused.json()["error"]
+        tenants.check_neighbour()
+        assert attacker.delete("actions/large0").is_success
+        assert attacker.put("actions/large3", json=used).is_success
+    finally:
+        server.operate("PATCH", "namespaces/attacker", json={"keptBytes": None})
+
+
+@pytest.mark.budget("disk")
+def test_a_tenant_that_fills_the_disk_stops_nobody(small_disk):
+    with LiveServer(small_disk / "data", "--limit", "disk_reserve_bytes=8MiB") as server:
+        keys = [server.create_namespace(name) for name in ("neighbour", "attacker")]
+        with server.client(keys[0]) as neighbour, server.client(keys[1]) as attacker:
+            neighbour.deploy("answer", "def main(args):\n    return {'answer': 42}\n")
+            code = f"x = '{'y' * 3_000_000}'\ndef main(args):\n    return {{}}\n"
+            body = {"exec": {"kind": "python:3.11", "code": code}}
+            for number in range(40):
+                answer = attacker.put(f"actions/large{number}", json=body)
+                if not answer.is_success:
+                    break
+            assert answer.status_code == httpx.codes.SERVICE_UNAVAILABLE
+            assert "almost full" in answer.json()["error"]
+            record = neighbour.call("answer", {})
+            assert record["response"]["result"] == {"answer": 42}
+            accepted = check(neighbour.post("actions/answer", json={})).json()["activationId"]
+            for one in (record["activationId"], accepted):
+                wait_until(
+                    lambda one=one: neighbour.get(f"activations/{one}"),
+                    lambda answer: answer.is_success,
+                    what="the neighbour's record",
+                )
+            neighbour.deploy("small", "def main(args):\n    return {}\n")
+            assert check(httpx.get(f"{server.url}/health")).json()["status"] == "ok"

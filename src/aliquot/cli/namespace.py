@@ -8,6 +8,7 @@ import typer
 from aliquot.cli.console import errors, say
 from aliquot.cli.gateway import AsJson, Data, GatewayClient, connect
 from aliquot.cli.results import clock, print_json, show, table, text
+from aliquot.config import parse_size
 from aliquot.core.errors import InputError
 from aliquot.sdk.errors import NotFoundError
 
@@ -29,6 +30,10 @@ Concurrent = Annotated[
 Fires = Annotated[
     int | None, typer.Option(min=0, help="The maximum number of trigger fires a minute. 0 means no limit.")
 ]
+KeptSize = Annotated[
+    str | None,
+    typer.Option(help="The maximum size of its entities, code, queued calls and records. 0 means the default."),
+]
 
 
 @app.command()
@@ -38,11 +43,12 @@ def create(
     per_minute: PerMinute = None,
     concurrent: Concurrent = None,
     fires_per_minute: Fires = None,
+    kept_size: KeptSize = None,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
     """Create a namespace and print its key. It is shown only once, because the platform keeps only a digest."""
-    body = {"name": name, **_changes(weight, per_minute, concurrent, fires_per_minute)}
+    body = {"name": name, **_changes(weight, per_minute, concurrent, fires_per_minute, kept_size)}
     made = connect(data).send("POST", PATH, f"namespace {name}", body=body, operator=True)
     _print_key(made, as_json=as_json)
 
@@ -76,13 +82,16 @@ def set_(
     per_minute: PerMinute = None,
     concurrent: Concurrent = None,
     fires_per_minute: Fires = None,
+    kept_size: KeptSize = None,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
     """Change the weight or the quotas of a namespace. Values that are not given stay."""
-    changes = _changes(weight, per_minute, concurrent, fires_per_minute)
+    changes = _changes(weight, per_minute, concurrent, fires_per_minute, kept_size)
     if not changes:
-        raise InputError("nothing to change; give --weight, --per-minute, --concurrent or --fires-per-minute")
+        raise InputError(
+            "nothing to change; give --weight, --per-minute, --concurrent, --fires-per-minute, --kept-size"
+        )
     changed = _send(connect(data), "PATCH", name, body=changes)
     if as_json:
         print_json(changed)
@@ -90,7 +99,9 @@ def set_(
         bounds = [changed[key] for key in ("invocationsPerMinute", "concurrentInvocations", "firesPerMinute")]
         calls, at_once, fires = ("any number" if bound is None else str(bound) for bound in bounds)
         weight_text = text(changed["weight"])
-        say(f"{name}: weight {weight_text}, {calls} of calls a minute, {at_once} at once, {fires} of fires a minute")
+        rates = f"{calls} of calls a minute, {at_once} at once, {fires} of fires a minute"
+        kept = "" if changed["keptBytes"] is None else f", {changed['keptBytes']} bytes kept"
+        say(f"{name}: weight {weight_text}, {rates}{kept}")
 
 
 @app.command()
@@ -128,13 +139,18 @@ def _send(gateway: GatewayClient, method: str, name: str, *, keys: bool = False,
 
 
 def _changes(
-    weight: float | None, per_minute: int | None, concurrent: int | None, fires_per_minute: int | None
+    weight: float | None,
+    per_minute: int | None,
+    concurrent: int | None,
+    fires_per_minute: int | None,
+    kept_size: str | None,
 ) -> dict[str, Any]:
     """Return the changes for the platform. Null means no limit, and absent values stay."""
     bounds = {
         "invocationsPerMinute": per_minute,
         "concurrentInvocations": concurrent,
         "firesPerMinute": fires_per_minute,
+        "keptBytes": None if kept_size is None else parse_size(kept_size, "--kept-size"),
     }
     changes: dict[str, Any] = {key: value or None for key, value in bounds.items() if value is not None}
     return changes if weight is None else {"weight": weight, **changes}

@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import socket
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from ipaddress import ip_address
@@ -46,17 +45,16 @@ from aliquot.live.node.local import LocalNode
 from aliquot.live.node.network.client import NodeNetwork
 from aliquot.live.node.network.messages import ApiAddress, RelaySettings
 from aliquot.live.settings import ServerSettings
-from aliquot.live.store.base import Retention, Store, StoreError
-from aliquot.live.store.clock_watch import ClockWatch
+from aliquot.live.store.base import StoreError
 from aliquot.live.store.data_directory import DataDirectory, write_private
 from aliquot.live.store.operator_token import OperatorToken
+from aliquot.live.store.pruning import keep_pruned
 from aliquot.live.store.sqlite import SqliteStore
 from aliquot.live.usage.file import UsageFile
 
 log = structlog.get_logger("aliquot.server")
 
 FIRST_NAMESPACE = "guest"
-PRUNE_EVERY_S = 60
 
 
 class Ready(Struct, frozen=True):
@@ -94,7 +92,11 @@ async def _serve(
     on_ready: Callable[[Ready], None],
 ) -> None:
     try:
-        store = await SqliteStore.open(data.database)
+        store = await SqliteStore.open(
+            data.database,
+            max_kept_bytes=settings.gateway.kept_bytes,
+            reserve_bytes=settings.gateway.disk_reserve_bytes,
+        )
     except StoreError as error:
         raise InputError(f"--data: {error}") from error
     json_checker = JsonChecker()
@@ -173,7 +175,7 @@ async def _serve(
             connections=open_connections,
         )
         chores: list[asyncio.Task[Any]] = [
-            asyncio.create_task(_prune(store, catalogue, settings.retention)),
+            asyncio.create_task(keep_pruned(store, settings.retention, lambda: _weights_of(catalogue))),
             asyncio.create_task(sessions.keep()),
             asyncio.create_task(prepare_recent(service, store, catalogue, now_ms=now_ms())),
         ]
@@ -266,23 +268,5 @@ def _relay_settings(settings: ServerSettings, listener: socket.socket) -> RelayS
     return RelaySettings(settings.egress, api, settings.gateway.egress_connections)
 
 
-async def _prune(store: Store, catalogue: Catalogue, retention: Retention) -> None:
-    """Delete what exceeds the retention limits, once in a while."""
-    watch = ClockWatch(newest_ms=await store.newest_ms(), wall_ms=now_ms(), steady_s=_steady_s())
-    trusted = True
-    while True:
-        wall_ms = now_ms()
-        was_trusted, trusted = trusted, watch.is_trusted(wall_ms=wall_ms, steady_s=_steady_s())
-        if was_trusted and not trusted:
-            log.warning("the clock has jumped; nothing is deleted by age for a while", seconds=watch.jump_ms // 1000)
-        weights = {namespace.owner: namespace.weight for namespace in catalogue.namespaces()}
-        try:
-            await store.prune(retention, now_ms=wall_ms if trusted else None, weights=weights)
-        except StoreError as error:
-            log.warning("old records could not be removed", error=str(error))
-        await asyncio.sleep(PRUNE_EVERY_S)
-
-
-def _steady_s() -> float:
-    """Return the seconds since the machine started, with the time that it slept."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
+def _weights_of(catalogue: Catalogue) -> dict[str, float]:
+    return {namespace.owner: namespace.weight for namespace in catalogue.namespaces()}

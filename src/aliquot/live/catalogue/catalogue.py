@@ -339,6 +339,7 @@ class Catalogue:
         self._keys.update((key.uuid, (namespace.name, key.digest)) for key in namespace.keys)
         self.generation += 1
         self._host.set_weight(namespace)
+        self._store.limit_kept_bytes(namespace.name, namespace.quota.kept_bytes)
 
 
 def _deletion(entity: Entity) -> DocumentChange:

@@ -12,6 +12,7 @@ from aliquot.live.catalogue.images import RuntimeImage
 from aliquot.live.invocations.rate_limits import RateLimits
 from aliquot.live.invocations.sessions.records import SessionSettings
 from aliquot.live.node.environments.limits import EnvironmentLimits
+from aliquot.live.store.kept_bytes import DEFAULT_KEPT_BYTES
 
 
 class Range(Struct, frozen=True):
@@ -70,6 +71,8 @@ class GatewaySettings(Struct, frozen=True):
     code_per_namespace_bytes: int = 4 * GIB
     alarms_per_namespace: int = 1000
     sessions_per_namespace: int = 10_000
+    kept_bytes: int | None = DEFAULT_KEPT_BYTES  # on disk for a namespace: entities, code, queued calls, records
+    disk_reserve_bytes: int | None = None  # left to small writes; None: a twentieth of the disk, at most 1 GiB
     rules_per_trigger: int = 100
     rules_per_namespace: int = 1000
 
@@ -160,7 +163,7 @@ def _names(known: dict[str, Any]) -> list[str]:
 
 
 def _parse_value(kind: Any, text: str, name: str, key: str) -> Any:  # noqa: ANN401 - the setting's own type
-    if name.endswith("_bytes"):
+    if name.endswith("_bytes") and text != "none":
         return parse_size(text, f"{key}: {name}")
 
     class Setting(Struct):

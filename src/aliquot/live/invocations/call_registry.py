@@ -10,10 +10,11 @@ import structlog
 
 from aliquot.clock import now_ms
 from aliquot.live.invocations.call import Call
-from aliquot.live.invocations.errors import OverloadedError
+from aliquot.live.invocations.errors import OverloadedError, RateLimitError
 from aliquot.live.invocations.parameters import ParameterMerger
 from aliquot.live.invocations.sessions.live_sessions import LiveSessions
 from aliquot.live.store.base import Store, StoreError
+from aliquot.live.store.kept_bytes import QuotaError
 from aliquot.live.store.records import Activation
 
 log = structlog.get_logger("aliquot.service")
@@ -56,7 +57,7 @@ class CallRegistry:
             await self._store.accept(call.accepted(now_ms()))
         except StoreError as error:
             call.durable, call.queue_entry = False, ""
-            raise OverloadedError(error.public) from error
+            raise _refusal(error) from error
 
     async def keep_all(self, calls: Sequence[Call], record: Activation, event: bytes) -> None:
         """Write the calls of one event and the event's record in one transaction. Raises `OverloadedError`."""
@@ -65,7 +66,7 @@ class CallRegistry:
         try:
             await self._store.accept_all([call.accepted(at_ms) for call in calls], record, event)
         except StoreError as error:
-            raise OverloadedError(error.public) from error
+            raise _refusal(error) from error
 
     async def load_payload(self, call: Call) -> bool:
         """Read the payload of a queued call from disk, if it is only there. Return False if it is gone."""
@@ -157,3 +158,8 @@ class CallRegistry:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def _refusal(error: StoreError) -> OverloadedError | RateLimitError:
+    """Return the error for a caller: the namespace has used up its disk space, or the store fails."""
+    return RateLimitError(error.public) if isinstance(error, QuotaError) else OverloadedError(error.public)

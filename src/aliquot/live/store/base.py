@@ -199,6 +199,14 @@ class Store(ABC):
         """The number of writes that are not on disk yet."""
         return 0
 
+    @property
+    def is_low_on_space(self) -> bool:
+        """True if the disk is almost full, so that large bodies are refused."""
+        return False
+
+    def limit_kept_bytes(self, namespace: str, limit: int | None) -> None:
+        """Set the limit on what is kept for a namespace, see `kept_bytes.py`. None means the default."""
+
     @abstractmethod
     async def flush(self) -> None:
         """Wait until every earlier write is durable. Raises `StoreError` if that fails."""

@@ -18,13 +18,16 @@ from msgspec import Struct
 from msgspec.structs import astuple
 
 from aliquot.clock import now_ms
+from aliquot.core.units import MIB
 from aliquot.live.store.base import DocumentChange, Put
+from aliquot.live.store.disk_reserve import DiskReserve
 from aliquot.live.store.journal import pack
 from aliquot.live.store.large_bodies import write_large_bodies, write_large_payload
 from aliquot.live.store.records import Accepted, Activation
 from aliquot.live.store.schema import VERSION
 
 CHECKPOINT_ROWS = 8192
+CHECKPOINT_BYTES = 32 * MIB  # of bodies, so that large ones do not let the log grow without limit
 COMMIT_ROWS = 16  # cost of a commit in rows, because even a small one changes several pages
 SIZES = (1, 4, 16, 64, 256, 1024)
 ACTIVATION = "activation (seq, id, namespace, name, start_ms, end_ms, summary, response, logs, pickled, session, bytes)"
@@ -100,13 +103,18 @@ def insert(connection: sqlite3.Connection, target: str, rows: Sequence[tuple[Any
 class BatchWriter:
     """Writes groups in order. Runs on the writer thread."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, reserve: DiskReserve) -> None:
         self._connection = connection
+        self._reserve = reserve
         (self.seq,) = connection.execute("SELECT ifnull(max(seq), 0) FROM activation").fetchone()
         (self.segment,) = connection.execute("SELECT ifnull(max(segment), 0) FROM journal").fetchone()
         self.number = 0  # position of the next entry in the segment
         self.commits = 0
         self._since_checkpoint = 0
+        self._bytes_since_checkpoint = 0  # of bodies
+        # What is in the log needs space in the file, too.
+        self._max_log_bytes = min(CHECKPOINT_BYTES, reserve.reserve_bytes // 2)
+        self.count_spare_bytes()
 
     def write(self, operations: Sequence[Operation]) -> int:
         """Write all operations, or none if one fails. Return the number of the last record in the file."""
@@ -133,10 +141,17 @@ class BatchWriter:
         Only this connection does so, because SQLite before 3.51.3 may damage a file when two connections reset its log
         at once. A failure is harmless: the log still holds the data. A full disk is reported when the log cannot grow.
         """
-        if self._since_checkpoint >= CHECKPOINT_ROWS:
-            self._since_checkpoint = 0
+        if self._since_checkpoint >= CHECKPOINT_ROWS or self._bytes_since_checkpoint >= self._max_log_bytes:
+            self._since_checkpoint = self._bytes_since_checkpoint = 0
             with suppress(sqlite3.Error):
                 self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+                self.count_spare_bytes()
+
+    def count_spare_bytes(self) -> None:
+        """Tell the disk's reserve how many bytes of the file are free."""
+        (pages,) = self._connection.execute("PRAGMA freelist_count").fetchone()
+        (page_bytes,) = self._connection.execute("PRAGMA page_size").fetchone()
+        self._reserve.spare_bytes = pages * page_bytes
 
     def _write(self, operations: Sequence[Operation]) -> None:
         if not operations:
@@ -168,6 +183,7 @@ class BatchWriter:
             elif operation.kind is WriteKind.APPLY:
                 self._write_documents(operation.value)
         insert(self._connection, EVENT, events)
+        self._bytes_since_checkpoint += sum(len(one.payload) for one in accepted) + sum(len(body) for _, body in events)
         # One id is accepted, starting, started and finished in this order, so one statement per kind keeps the order.
         insert(self._connection, QUEUE, [astuple(write_large_payload(self._connection, one)) for one in accepted])
         self._write_changes(changed)
@@ -181,7 +197,8 @@ class BatchWriter:
             *fields, large = astuple(record)
             if large is not None or type(record.pickled) is memoryview:
                 *fields, _ = astuple(write_large_bodies(self._connection, record))
-            rows.append((seq, *fields, body_bytes(record)))
+            rows.append((seq, *fields, size := body_bytes(record)))
+            self._bytes_since_checkpoint += size
         insert(self._connection, ACTIVATION, rows)
         self.seq += len(rows)
 
@@ -205,6 +222,7 @@ class BatchWriter:
         for change in changes:
             if isinstance(change, Put):
                 self._connection.execute(PUT, (change.collection, *astuple(change.document)))
+                self._bytes_since_checkpoint += len(change.document.body)
             else:
                 self._connection.execute(DELETE, astuple(change))
 

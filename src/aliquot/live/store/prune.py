@@ -46,10 +46,18 @@ class Pruner:
         self._connection = connection
         self._writer = writer
 
-    async def run(self, retention: Retention, now_ms: int | None, weights: Mapping[str, float] | None) -> None:
+    async def run(
+        self,
+        retention: Retention,
+        now_ms: int | None,
+        weights: Mapping[str, float] | None,
+        limits: Mapping[str, int],
+        missing_bytes: int,
+    ) -> None:
+        """Delete what exceeds the limits: those of all records, those of single owners, and the space on the disk."""
         if now_ms is not None:
             await self._prune_old_activations(now_ms - int(retention.activations_s * 1000), now_ms)
-        await self._prune_excess_activations(retention, weights)
+        await self._prune_excess_activations(retention, weights, limits, missing_bytes)
         old_ms = 0 if now_ms is None else now_ms - int(retention.journal_s * 1000)
         await self._prune_journal(old_ms, retention.journal_bytes)
         for _ in range(MAX_VACUUM_STEPS):
@@ -86,18 +94,28 @@ class Pruner:
         while not ended:
             begin, ended = await self._step(step)
 
-    async def _prune_excess_activations(self, retention: Retention, weights: Mapping[str, float] | None) -> None:
+    async def _prune_excess_activations(
+        self,
+        retention: Retention,
+        weights: Mapping[str, float] | None,
+        limits: Mapping[str, int],
+        missing_bytes: int,
+    ) -> None:
         """Delete the oldest rows of those owners that have more than their share. The largest owner comes first."""
         limit = retention.activations_bytes
-        if await self._step(self._used_bytes) <= limit:  # cheap, where the sums would read a whole index
+        # This is cheap, where the sums would read a whole index.
+        if not missing_bytes and await self._step(self._used_bytes) <= min([limit, *limits.values()]):
             return
         used = await self._step(self._bytes_by_owner)
-        if sum(used.values()) <= limit:
-            return
+        if missing_bytes:
+            limit = min(limit, max(0, sum(used.values()) - missing_bytes))
         weights = dict.fromkeys(used, 1.0) if weights is None else weights
-        shares = fair_shares(used, limit, weights=weights, minimum=retention.activations_min_bytes)
-        for owner in sorted(used, key=lambda owner: (shares[owner] - used[owner], owner)):
-            await self._prune_owner(owner, used[owner] - shares[owner])
+        shares = used
+        if sum(used.values()) > limit:
+            shares = fair_shares(used, limit, weights=weights, minimum=retention.activations_min_bytes)
+        kept = {owner: min(shares[owner], limits.get(owner, used[owner])) for owner in used}
+        for owner in sorted(used, key=lambda owner: (kept[owner] - used[owner], owner)):
+            await self._prune_owner(owner, used[owner] - kept[owner])
 
     async def _prune_owner(self, owner: str, excess: int) -> None:
         def step() -> int:

@@ -28,6 +28,7 @@ class Quota(Struct, frozen=True):
     invocations_per_minute: int | None = None
     concurrent_invocations: int | None = None
     fires_per_minute: int | None = None
+    kept_bytes: int | None = None  # on disk: entities, code, queued calls and records
 
 
 class Namespace(Struct, frozen=True):

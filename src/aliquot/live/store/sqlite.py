@@ -16,16 +16,19 @@ from aliquot.live.store.base import (
     Document,
     DocumentChange,
     JournalEntry,
+    Put,
     Retention,
     Store,
     StoreError,
     StoreHealth,
 )
-from aliquot.live.store.batch import BatchWriter, WriteKind
+from aliquot.live.store.batch import BatchWriter, WriteKind, body_bytes
+from aliquot.live.store.disk_reserve import MAX_SMALL_BYTES, DiskReserve, without_bodies
 from aliquot.live.store.journal import read_row, unpack
+from aliquot.live.store.kept_bytes import DEFAULT_KEPT_BYTES, KeptBytes
 from aliquot.live.store.lock import OwnerLock
 from aliquot.live.store.prune import Pruner
-from aliquot.live.store.records import Accepted, Activation
+from aliquot.live.store.records import Accepted, Activation, name_of_owner
 from aliquot.live.store.schema import connect_reader, connect_writer, prepare
 from aliquot.live.store.sqlite_errors import as_store_error
 from aliquot.live.store.write_queue import WriteQueue
@@ -49,6 +52,8 @@ class SqliteStore(Store):
         write_queue: WriteQueue,
         pruner: Pruner,
         health: StoreHealth,
+        kept: KeptBytes,
+        reserve: DiskReserve,
     ) -> None:
         self.path = path
         self.health = health
@@ -57,6 +62,9 @@ class SqliteStore(Store):
         self._batches = batches
         self._write_queue = write_queue
         self._pruner = pruner
+        self._kept = kept
+        self._reserve = reserve
+        self._awaited_bytes = 0  # of durable writes that are not on disk yet
         self._segment_open = False
         self._closed = False
         # Reads of a single row are short enough for the event loop. The other connection belongs to the read thread.
@@ -73,8 +81,13 @@ class SqliteStore(Store):
         max_backlog_bytes: int = 256 * MIB,
         max_backlog_rows: int = 200_000,
         busy_ms: int = 1000,
+        max_kept_bytes: int | None = DEFAULT_KEPT_BYTES,
+        reserve_bytes: int | None = None,
     ) -> Self:
-        """Open or create `aliquot.db` in this data directory, or this `.db` file. Raises `StoreError`."""
+        """Open or create `aliquot.db` in this data directory, or this `.db` file. Raises `StoreError`.
+
+        `max_kept_bytes` limits what is kept for a namespace, `reserve_bytes` of the disk are left to small writes.
+        """
         loop = asyncio.get_running_loop()
         path = prepare(path)
         lock = OwnerLock(path)
@@ -84,7 +97,9 @@ class SqliteStore(Store):
             lock.release()
             raise
         try:
-            batches = BatchWriter(connection)
+            reserve, kept = DiskReserve(path.parent, reserve_bytes), KeptBytes(max_kept_bytes)
+            batches = BatchWriter(connection, reserve)
+            await asyncio.to_thread(kept.load, connection)
         except sqlite3.Error as error:
             connection.close()
             lock.release()
@@ -96,7 +111,8 @@ class SqliteStore(Store):
                 loop, writer, batches.write, lambda error: as_store_error(error, path), health,
                 gather_s=gather_s, max_bytes=max_backlog_bytes, max_rows=max_backlog_rows, last_seq=batches.seq,
             )  # fmt: skip
-            return cls(path, lock, writer, batches, write_queue, Pruner(connection, writer), health)
+            pruner = Pruner(connection, writer)
+            return cls(path, lock, writer, batches, write_queue, pruner, health, kept, reserve)
         except StoreError:
             writer.stop()
             lock.release()
@@ -110,7 +126,11 @@ class SqliteStore(Store):
     # --- documents --------------------------------------------------------------------------------------
 
     async def apply(self, changes: Sequence[DocumentChange]) -> None:
-        await self._write_queue.add_durable(WriteKind.APPLY, list(changes))
+        changes = list(changes)
+        self._kept.check(changes)
+        size = sum(len(change.document.body) for change in changes if isinstance(change, Put))
+        await self._write_durably(WriteKind.APPLY, changes, size)
+        self._kept.apply(changes)
 
     async def scan(self, collection: str) -> list[Document]:
         return await self._read(lambda connection: reads.documents(connection, collection))
@@ -118,10 +138,18 @@ class SqliteStore(Store):
     # --- activations ------------------------------------------------------------------------------------
 
     def record(self, activation: Activation) -> None:
-        self._write_queue.record(activation)
+        size = body_bytes(activation)
+        if size > MAX_SMALL_BYTES and not self._has_space(size):
+            activation = without_bodies(activation, size)
+            size = body_bytes(activation)
+        self._write_queue.record(activation, size)
 
     async def finish(self, activation: Activation) -> None:
-        await self._write_queue.add_durable(WriteKind.FINISH, activation)
+        size = body_bytes(activation)
+        if not self._has_space(size):
+            activation, size = without_bodies(activation, size), 0
+        await self._write_durably(WriteKind.FINISH, activation, size, checked=True)
+        self._kept.finish(activation.id)
 
     async def activation(self, owner: str, activation_id: str) -> Activation | None:
         pending = self._write_queue.records.get(activation_id)
@@ -155,11 +183,24 @@ class SqliteStore(Store):
     # --- the queue of accepted invocations --------------------------------------------------------------
 
     async def accept(self, accepted: Accepted) -> None:
-        await self._write_queue.add_durable(WriteKind.ACCEPT, ((accepted,), (), ()))
+        await self._accept((accepted,), (), ())
 
     async def accept_all(self, accepted: Sequence[Accepted], record: Activation, event: bytes = b"") -> None:
         events = ((record.id, event),) if any(one.event for one in accepted) else ()
-        await self._write_queue.add_durable(WriteKind.ACCEPT, (tuple(accepted), (record,), events))
+        await self._accept(tuple(accepted), (record,), events)
+
+    async def _accept(
+        self, accepted: tuple[Accepted, ...], records: tuple[Activation, ...], events: tuple[tuple[str, bytes], ...]
+    ) -> None:
+        event_bytes = sum(len(body) for _, body in events)
+        size = event_bytes + sum(len(one.payload) for one in accepted) + sum(map(body_bytes, records))
+        self._kept.accept(accepted, event_bytes)
+        try:
+            await self._write_durably(WriteKind.ACCEPT, (accepted, records, events), size)
+        except StoreError:
+            for one in accepted:
+                self._kept.finish(one.id)
+            raise
 
     async def count_start(self, activation_id: str) -> None:
         await self._write_queue.add_durable(WriteKind.STARTING, activation_id)
@@ -194,6 +235,28 @@ class SqliteStore(Store):
                 yield entry
             after = row[0]
 
+    # --- space ------------------------------------------------------------------------------------------
+
+    @property
+    def is_low_on_space(self) -> bool:
+        return self._reserve.missing_bytes > 0
+
+    def limit_kept_bytes(self, namespace: str, limit: int | None) -> None:
+        self._kept.set_limit(namespace, limit)
+
+    def _has_space(self, size: int) -> bool:
+        return self._reserve.fits(size, self._awaited_bytes + self._write_queue.waiting_bytes)
+
+    async def _write_durably(self, kind: WriteKind, value: object, size: int, *, checked: bool = False) -> None:
+        """Wait for a durable write. Raises `DiskReserveError` if it is large and the disk is almost full."""
+        if not checked:
+            self._reserve.check(size, self._awaited_bytes + self._write_queue.waiting_bytes)
+        self._awaited_bytes += size
+        try:
+            await self._write_queue.add_durable(kind, value)
+        finally:
+            self._awaited_bytes -= size
+
     # --- housekeeping -----------------------------------------------------------------------------------
 
     @property
@@ -213,9 +276,22 @@ class SqliteStore(Store):
         with suppress(StoreError):  # a full disk needs pruning even more
             await self.flush()  # so that queued records are considered, too
         try:
-            await self._pruner.run(retention, now_ms, weights)
+            await self._pruner.run(
+                retention, now_ms, weights, self._record_limits(weights), self._reserve.missing_bytes
+            )
+            await self._writer.call(self._batches.count_spare_bytes)
         except sqlite3.Error as error:
             raise as_store_error(error, self.path) from error
+
+    def _record_limits(self, weights: Mapping[str, float] | None) -> dict[str, int]:
+        """Return the limits on the records of owners: what their namespaces' limits leave beside all else."""
+        limits = {}
+        for owner in weights or ():
+            namespace = name_of_owner(owner)
+            limit = self._kept.limit(namespace)
+            if limit is not None:
+                limits[owner] = max(0, limit - self._kept.used(namespace))
+        return limits
 
     async def close(self) -> None:
         if self._closed:

@@ -90,12 +90,18 @@ class WriteQueue:
         """The number of writes that are not durable yet."""
         return len(self._queued) + len(self._group or ())
 
-    def record(self, activation: Activation) -> None:
+    @property
+    def waiting_bytes(self) -> int:
+        """The bytes of records and journal steps that are not durable yet."""
+        return self._queued_bytes + self._group_bytes
+
+    def record(self, activation: Activation, size: int) -> None:
+        """Queue a record whose bodies have this size."""
         if activation.id in self.records:
             return
         self.records[activation.id] = activation
         self._queued.append(activation)
-        self._queued_bytes += ROW_BYTES + body_bytes(activation)
+        self._queued_bytes += ROW_BYTES + size
         if (
             not self._scheduled
             or self._queued_bytes > self._max_queued_bytes

@@ -18,6 +18,7 @@ from aliquot.live.store.errors import (
     NotFoundError,
     WrongCollectionError,
 )
+from aliquot.live.store.kept_bytes import QuotaError
 
 _log = structlog.get_logger(__name__)
 
@@ -115,10 +116,16 @@ def refusal_for(error: Exception) -> Refusal:
         case OverloadedError():
             return Refusal(503, str(error) or OVERLOADED)
         case StoreError():
-            _log.warning("the store fails", why=str(error))
-            return Refusal(503, error.public)
+            return _store_refusal(error)
     for kind, status in _STATUSES:
         if isinstance(error, kind):
             return Refusal(status, str(error))
     _log.error("request failed", exc_info=error)
     return Refusal(500, INTERNAL)
+
+
+def _store_refusal(error: StoreError) -> Refusal:
+    if isinstance(error, QuotaError):
+        return Refusal(413, error.public)
+    _log.warning("the store fails", why=str(error))
+    return Refusal(503, error.public)
