@@ -245,7 +245,6 @@ def test_a_zygote_that_answers_no_longer_is_ended_with_the_start_that_waited_for
                 assert what == "started" or said.timed_out
                 await asyncio.sleep(0.1)
         assert not zygote.alive
-        await rig.started("def main(args): return {}", imports=("decimal",))
 
     play(tmp_path / "data", scene)
 
