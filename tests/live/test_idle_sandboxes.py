@@ -15,7 +15,7 @@ from aliquot.live.node.active_sandboxes import TICK_S, ActiveSandboxes
 from aliquot.live.node.cell import ProcessHandle
 from aliquot.live.node.sandbox_resources import tag_of
 from aliquot.testing.server import alive
-from aliquot.testing.waiting import TIMEOUT_S, wait_on_loop
+from aliquot.testing.waiting import TIMEOUT_S, wait_on_loop, wait_until
 
 # A thread and a child go on after the call has returned. Both count as fast as they can.
 LEFT_BEHIND_CODE = """
@@ -124,7 +124,8 @@ def test_a_frozen_sandbox_ends_with_all_its_processes_when_it_is_stopped(tmp_pat
     play(tmp_path, scene, isolation=isolation(walls))
 
 
-def test_a_node_that_stops_ends_its_frozen_sandboxes(tmp_path):
+@with_and_without_walls
+def test_a_node_that_stops_ends_its_frozen_sandboxes(tmp_path, walls):
     pids = []
 
     async def scene(rig):
@@ -132,10 +133,11 @@ def test_a_node_that_stops_ends_its_frozen_sandboxes(tmp_path):
             sandbox = await rig.started(LEFT_BEHIND_CODE, place=(place,))
             await rig.run(sandbox, {"begin": True})
             await frozen(rig, sandbox)
-            pids.append(handle(rig, sandbox).pid)
+            main = psutil.Process(handle(rig, sandbox).pid)
+            pids.extend([main.pid, *(child.pid for child in main.children())])
 
-    play(tmp_path, scene)
-    assert not any(map(alive, pids))
+    play(tmp_path, scene, isolation=isolation(walls))
+    wait_until(lambda: [pid for pid in pids if alive(pid)], lambda left: not left, what="all processes to end")
 
 
 def test_frozen_sandboxes_end_with_their_zygote(tmp_path):

@@ -101,6 +101,13 @@ class ProcessHandle:
             if self.cgroup is None or not self.cgroup.set_frozen(frozen=False):
                 self._send_group(Signals.SIGCONT)
 
+    def kill(self) -> None:
+        """Kill the process, and without a control group all of its process group, which nobody else may end."""
+        if self.cgroup is None:
+            self._send_group(Signals.SIGKILL)
+        self.send(Signals.SIGKILL)
+        self.thaw()  # a process that is frozen by version 1 ends only then
+
     def _send_group(self, number: Signals) -> None:
         if self._pidfd is None:
             return
@@ -198,8 +205,7 @@ class Cell:
     def kill(self) -> None:
         """Kill the process with all its children. `ended` is called when they have ended."""
         self._unwanted = True
-        self.process.send(Signals.SIGKILL)
-        self.process.thaw()  # a process that is frozen by version 1 ends only then
+        self.process.kill()
 
     def on_fork(self, then: Callable[[], None]) -> None:
         """Call `then` when the process exists, which may be now."""
