@@ -6,7 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import psutil
 import pytest
 from killed_steps import kill_at_each_step
 from package_index import source_archive
@@ -229,24 +228,6 @@ def test_an_environment_that_was_not_finished_is_built_again(tmp_path):
             await made.build(("-x",), "guest")
 
     asyncio.run(build())
-
-
-def test_a_zygote_that_answers_no_longer_is_ended_with_the_start_that_waited_for_it(tmp_path):
-    async def scene(rig):
-        await rig.started("def main(args): return {}", imports=("decimal",))
-        (zygote,) = [each for profile, each in rig.node._zygotes._zygotes.items() if "decimal" in profile.imports]
-        first = psutil.Process(zygote._process.pid)
-        for process in (first, *first.children(recursive=True)):
-            process.suspend()
-        for _ in range(5):  # the first may get a cell that was just forked
-            if zygote.alive:
-                rig.launch("def main(args): return {}", imports=("decimal",), timeout_ms=500)
-                what, _, said = await rig.next()
-                assert what == "started" or said.timed_out
-                await asyncio.sleep(0.1)
-        assert not zygote.alive
-
-    play(tmp_path / "data", scene)
 
 
 BUILD_TIME_CODE = """
