@@ -171,9 +171,10 @@ class NodeCgroups:
     def sweep(self) -> None:
         """Kill and remove what an earlier server left."""
         if self.version == 1 and self.freezes:
-            for state in sorted(self._parents["freezer"].rglob("freezer.state")):
-                _kill_pids(state.parent)  # first, so that it does not go on
-                Freezer.of_version_1(state.parent).thaw()
+            for directory in sorted(self._parents["freezer"].iterdir()):
+                with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # a thread may be removing it
+                    _kill_pids(directory)  # first, so that it does not go on
+                    Freezer.of_version_1(directory).thaw()
         for name, parent in self._parents.items():
             own = parent / _WORKERS if name == "cpu" and self.version == 1 else parent
             for directory in sorted(own.iterdir()) if own.is_dir() else ():
