@@ -15,6 +15,7 @@ from aliquot.testing.server import LiveServer
 pytestmark = needs_openssl
 
 HERE = Path(__file__).parent
+TIMEOUT_S = 300  # a function that cannot reach the store would be waited for without an end
 PYTHON = Path(sys.prefix) / "lithops" / "bin" / "python"  # `make .venv/lithops.stamp` puts it there
 IMAGE = f"docker.io/lithopscloud/openwhisk-python-v{sys.version_info.major}{sys.version_info.minor}"
 STORE = (
@@ -40,10 +41,11 @@ def redis():
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
+def server(tmp_path_factory, redis):
     folder = tmp_path_factory.mktemp("platform")
     image = f"{IMAGE}=python:3.11,lithops==3.8.0,redis==8.1.0"
-    with LiveServer(folder / "data", "--image", image, *tls_options(folder)) as server:
+    egress = f"all,{redis['host']}:{redis['port']}"  # a server of the machine must be listed
+    with LiveServer(folder / "data", "--image", image, "--egress", egress, *tls_options(folder)) as server:
         yield server
 
 
@@ -66,6 +68,7 @@ def test_a_hundred_calls_are_mapped(tmp_path, server, redis):
         capture_output=True,
         text=True,
         check=False,
+        timeout=TIMEOUT_S,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr + server.log.read_text()[-3000:]
     came = json.loads(ran.stdout.splitlines()[-1])
