@@ -92,14 +92,11 @@ for path in args['paths']:
 """
     above = [str(path) for path in Path(sys.prefix).parents if not path.is_relative_to("/usr")][:-1]
     found = ask(tmp_path, code, paths=above)
-    if strongest().own_uid:
-        assert {path: shown for path, shown in found.items() if path != "/tmp"} == {  # noqa: S108
-            path: "PermissionError"
-            for path in above
-            if path != "/tmp"  # noqa: S108
-        }
-    else:  # it runs as the user who made them
-        assert all(set(shown) <= set(components(path)) for path, shown in found.items())
+    for path, shown in found.items():
+        if strongest().own_uid and not Path(path).is_relative_to("/tmp"):  # noqa: S108
+            assert shown == "PermissionError", path
+        else:  # it runs as the user who made them
+            assert set(shown) <= set(components(path)), path
 
 
 def test_only_the_scratch_directory_can_be_written(tmp_path):
