@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
@@ -91,7 +92,8 @@ def serving(link: ServedOrigin, users: Sequence[str], *options: str, tenant: str
     """Start a server on which every user is a tenant, or on which all are users of `tenant`."""
     with ExitStack() as stack:
         folder = stack.enter_context(scratch())
-        server = stack.enter_context(LiveServer(folder / "data", *COLD_SANDBOXES, *options))
+        egress = f"all,{urlsplit(link.url).netloc}"  # the reader of the plain mount asks a server of this machine
+        server = stack.enter_context(LiveServer(folder / "data", *COLD_SANDBOXES, "--egress", egress, *options))
         clients = {
             name: stack.enter_context(server.client(server.create_namespace(name), timeout=MAX_RUN_MS / 1000))
             for name in ([tenant] if tenant else users)
