@@ -199,9 +199,13 @@ def test_imports_have_bounded_memory(tenants):
 
 
 def test_imports_have_a_bounded_number_of_processes_and_leave_none_behind(tenants):
-    assert found(tenants, "processes")["found"] <= 512
+    before = len(tenants.server.descendants())
+    forked = found(tenants, "processes")["found"]
+    assert 300 < forked <= 512
     wait_until(
-        lambda: len(tenants.server.descendants()), lambda count: count < 100, what="the end of the imports' processes"
+        lambda: len(tenants.server.descendants()),
+        lambda count: count < before + 100,  # a new zygote with its cells may be among them
+        what="the end of the imports' processes",
     )
 
 

@@ -142,7 +142,8 @@ def main(args):
         assert len(family()) < before + 70
         assert result(await rig.run(good, {"a": 1})) == {"a": 1}
         rig.node.stop_sandbox(bomb)
-        await wait_on_loop(lambda: len(family()), lambda count: count <= before, what="the bomb's processes to end")
+        # More cells may be ready than before. The bomb had over 40 processes.
+        await wait_on_loop(lambda: len(family()), lambda count: count < before + 15, what="the bomb's processes to end")
 
     if not (isolation(walls=True).pid and (isolation(walls=True).own_uid or isolation(walls=True).user)):
         pytest.skip("this machine has nothing that counts a sandbox's processes")
