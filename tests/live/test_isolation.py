@@ -356,14 +356,20 @@ uvloop.run(main())
 """
 
 
+def others_reach(path):
+    """Return whether other users may enter all directories above a file."""
+    return all(parent.stat().st_mode & 1 for parent in path.resolve().parents)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="it is what the other tests do without root")
 def test_a_server_without_root_isolates_too():
     """The server runs as `nobody`, with the system's Python if other users cannot reach this one."""
     import aliquot
 
+    if not others_reach(Path(aliquot.__file__)):
+        pytest.skip("this clone is in a closed directory")
     python = Path(sys.base_prefix, "bin", "python3")
-    reachable = all(parent.stat().st_mode & 1 for parent in (python.resolve(), *python.resolve().parents))
-    if not reachable:
+    if not others_reach(python):
         python = Path("/usr/bin/python3")
         version = f"{sys.version_info.major}.{sys.version_info.minor}"
         found = subprocess.run([python, "--version"], capture_output=True, text=True, check=False).stdout
