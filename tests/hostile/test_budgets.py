@@ -6,11 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from tenants import NEIGHBOUR_CODE
 
 from aliquot.runtime.frames import REPLY
 from aliquot.testing.server import open_files
 from aliquot.testing.waiting import wait_until
-from conftest import NEIGHBOUR_CODE
 
 MIB = 2**20
 RESULT_BYTES = 8 * MIB

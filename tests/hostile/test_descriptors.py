@@ -9,10 +9,10 @@ from pathlib import Path
 import httpx
 import pytest
 from sandboxes import strongest
+from tenants import Tenants
 
 from aliquot.testing.server import LiveServer, open_files
 from aliquot.testing.waiting import wait_until
-from conftest import Tenants
 
 MAX_FILES = 512
 SLEEPS = "import time\ndef main(args):\n    time.sleep(args.get('s', 0))\n    return {}\n"
