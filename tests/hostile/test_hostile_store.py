@@ -1,4 +1,4 @@
-"""What is kept on disk, what strangers may read, and the gateway's addresses: an attacker harms no neighbour."""
+"""Storage on disk, pages for strangers and the addresses of the gateway: an attacker harms no neighbour."""
 
 import json
 import socket

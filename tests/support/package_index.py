@@ -75,7 +75,7 @@ class PackageIndex:
                     self.wfile.write(body)
 
             def log_message(self, *_):
-                """Print nothing."""
+                """Print no line for each request."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True

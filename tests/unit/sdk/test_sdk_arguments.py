@@ -1,4 +1,4 @@
-"""What the decorator and the search for a server take, and what they say to the rest."""
+"""Arguments of the decorator, the search for a server, and the errors for wrong ones."""
 
 import json
 import pickle
