@@ -5,6 +5,7 @@ import os
 
 from gateway_client import on_a_loop
 
+from aliquot import worker_process
 from aliquot.live.datasets import agent_process
 from aliquot.live.datasets import fabric as fabrics
 from aliquot.live.datasets.descriptor_channel import DescriptorChannel
@@ -43,7 +44,7 @@ async def test_an_agent_that_sends_an_invalid_message_is_restarted(tmp_path, mon
     (tmp_path / "garbled_agent.py").write_text(GARBLED)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setattr(agent_process, "_MODULE", "garbled_agent")
-    monkeypatch.setattr(agent_process, "_STOP_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(worker_process, "STOP_TIMEOUT_S", 0.1)
     listener = CountingListener()
     agent = agent_process.StorageAgentProcess(listener)
     agent.start()
@@ -56,7 +57,7 @@ async def test_the_wait_for_a_removed_dataset_has_a_timeout(tmp_path, monkeypatc
     (tmp_path / "silent_agent.py").write_text("import time; time.sleep(60)")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setattr(agent_process, "_MODULE", "silent_agent")
-    monkeypatch.setattr(agent_process, "_STOP_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(worker_process, "STOP_TIMEOUT_S", 0.1)
     monkeypatch.setattr(fabrics, "_REMOVAL_TIMEOUT_S", 0.2)
     fabric = fabrics.Fabric(MemoryStore(), FabricSettings())
     await fabric.datasets.put(Dataset("gone", "/srv"))

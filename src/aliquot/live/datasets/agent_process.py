@@ -13,11 +13,9 @@ import structlog
 from aliquot.live.datasets.descriptor_channel import DescriptorChannel
 from aliquot.storage.frames import frame, from_agent_decoder, next_message
 from aliquot.storage.messages import FromAgent, StartAgent, ToAgent
+from aliquot.worker_process import RestartDelay, end_process
 
 _MODULE = "aliquot.storage.agent.process"
-_STOP_TIMEOUT_S = 5
-_STABLE_S = 10  # an agent that ran so long is restarted without a delay
-_MIN_RESTART_DELAY_S, _MAX_RESTART_DELAY_S = 0.25, 10.0
 
 log = structlog.get_logger("aliquot.fabric")
 
@@ -78,7 +76,7 @@ class StorageAgentProcess:
         self.descriptors.close()
 
     async def _run(self) -> None:
-        pause_s = 0.0
+        delay = RestartDelay()
         while True:
             started_s = time.monotonic()
             try:
@@ -91,9 +89,9 @@ class StorageAgentProcess:
             self.descriptors.close()
             self._listener.agent_lost()
             lived_s = time.monotonic() - started_s
-            pause_s = 0.0 if lived_s >= _STABLE_S else min(_MAX_RESTART_DELAY_S, max(_MIN_RESTART_DELAY_S, 2 * pause_s))
-            log.error("the storage agent ended and is restarted", lived_s=round(lived_s, 3), delay_s=pause_s)
-            await asyncio.sleep(pause_s)
+            delay_s = delay.after(lived_s)
+            log.error("the storage agent ended and is restarted", lived_s=round(lived_s, 3), delay_s=delay_s)
+            await asyncio.sleep(delay_s)
 
     async def _run_once(self) -> None:
         ours, theirs = socket.socketpair()
@@ -122,7 +120,7 @@ class StorageAgentProcess:
             self.descriptors.disconnect()
             our_descriptors.close()
             writer.close()
-            await self._end(self._process)
+            await end_process(self._process)
             self._process = None
 
     def _deliver(self, message: FromAgent) -> None:
@@ -130,11 +128,3 @@ class StorageAgentProcess:
             self._listener.message_received(message)
         except Exception:  # an error with one message must not end the connection
             log.exception("a message of the storage agent could not be handled", message=type(message).__name__)
-
-    async def _end(self, process: asyncio.subprocess.Process) -> None:
-        try:
-            await asyncio.wait_for(process.wait(), _STOP_TIMEOUT_S)
-        except (TimeoutError, asyncio.CancelledError):
-            with suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()

@@ -14,11 +14,9 @@ import msgspec
 import structlog
 
 from aliquot.live.node.network.messages import MAX_PACKET_BYTES, FromRelay, RelaySettings, ToRelay
+from aliquot.worker_process import RestartDelay, end_process
 
 _MODULE = "aliquot.live.node.network.process"
-_STOP_TIMEOUT_S = 5
-_STABLE_S = 10  # a relay that ran so long is restarted without a delay
-_MIN_RESTART_DELAY_S, _MAX_RESTART_DELAY_S = 0.25, 10.0
 
 log = structlog.get_logger("aliquot.network")
 
@@ -172,7 +170,12 @@ class RelayedNetworks:
         if not data:
             self._lost.set()
             return
-        message = self._decoder.decode(data)
+        try:
+            message = self._decoder.decode(data)
+        except msgspec.DecodeError as error:
+            log.error("the relay sent an invalid message", error=str(error))  # noqa: TRY400 - the text says it
+            message = FromRelay()
+            self._lost.set()
         if message.api is not None and fds:
             self._pass_to_api(socket.socket(fileno=fds.pop()))
         elif message.added is not None:
@@ -194,7 +197,7 @@ class RelayedNetworks:
     # --- the process ------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        pause_s = 0.0
+        delay = RestartDelay()
         while True:
             started_s = time.monotonic()
             try:
@@ -202,9 +205,9 @@ class RelayedNetworks:
             except OSError as error:
                 log.error("the relay cannot be started", error=str(error))  # noqa: TRY400 - the text says it
             lived_s = time.monotonic() - started_s
-            pause_s = 0.0 if lived_s >= _STABLE_S else min(_MAX_RESTART_DELAY_S, max(_MIN_RESTART_DELAY_S, 2 * pause_s))
-            log.error("the relay ended and is restarted", lived_s=round(lived_s, 3), delay_s=pause_s)
-            await asyncio.sleep(pause_s)
+            delay_s = delay.after(lived_s)
+            log.error("the relay ended and is restarted", lived_s=round(lived_s, 3), delay_s=delay_s)
+            await asyncio.sleep(delay_s)
 
     async def _run_once(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -225,7 +228,7 @@ class RelayedNetworks:
             ours.close()
             self._unsent.clear()
             if self._process is not None:
-                await self._end(self._process)
+                await end_process(self._process)
                 self._process = None
 
     def _introduce(self, sock: socket.socket) -> None:
@@ -236,14 +239,6 @@ class RelayedNetworks:
         for number, cell in self._cells.items():
             if cell.process is not None:
                 self._send_cell(number, cell)
-
-    async def _end(self, process: asyncio.subprocess.Process) -> None:
-        try:
-            await asyncio.wait_for(process.wait(), _STOP_TIMEOUT_S)
-        except (TimeoutError, asyncio.CancelledError):
-            with suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
 
     async def stop(self) -> None:
         """End the relay, and the networks with it."""
