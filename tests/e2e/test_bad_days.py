@@ -14,6 +14,7 @@ import zipfile
 import httpx
 import pytest
 from awaiting import wait_for_record, wait_until_busy
+from small_disks import fill_up, small_disk
 
 from aliquot.live.invocations.journal.replay import replay_file
 from aliquot.testing.server import LiveServer, alive, open_files
@@ -210,21 +211,11 @@ def test_a_store_that_another_process_has_locked(tmp_path):
         assert call(client, "echo", {"a": 1}, result="true").json() == {"a": 1}
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk takes root")
 def test_a_full_disk_is_said_and_got_over(tmp_path):
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(disk)], check=True)
-    try:
+    with small_disk(tmp_path / "disk", "24m") as disk:
         with LiveServer(disk / "data") as running, running.client() as client:
             running.deploy("echo", ECHO)
-            filler = disk / "filler"
-            with filler.open("wb", buffering=0) as file:
-                try:
-                    while True:
-                        file.write(bytes(65536))
-                except OSError:
-                    pass
+            filler = fill_up(disk)
 
             def write():
                 return client.post("actions/echo", json={"x": "y" * 10000})
@@ -248,8 +239,6 @@ def test_a_full_disk_is_said_and_got_over(tmp_path):
             )
             assert call(client, "echo", {"a": 1}, result="true").json() == {"a": 1}
         assert replay_file(disk / "data").differences == []
-    finally:
-        subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
 def test_a_stop_under_load_answers_what_it_has_taken(tmp_path):

@@ -7,6 +7,7 @@ import sys
 
 import httpx
 import pytest
+from small_disks import fill_up, small_disk
 
 from aliquot.testing.client import check
 from aliquot.testing.server import LiveServer
@@ -45,34 +46,25 @@ def test_strangers_learn_no_names_of_tenants_and_actions(tenants):
 
 
 def test_tenants_learn_no_path_of_the_machine_when_the_store_fails(tmp_path):
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", disk], check=False).returncode:
-        pytest.skip("mounting a small disk is not allowed here")
-    try:
-        with LiveServer(disk / "data") as server, server.client() as client:
-            client.deploy("echo", "def main(args):\n    return {}\n")
-            filler = disk / "filler"
-            with filler.open("wb", buffering=0) as file:
-                try:
-                    while True:
-                        file.write(bytes(65536))
-                except OSError:
-                    pass
+    with (
+        small_disk(tmp_path / "disk", "16m") as disk,
+        LiveServer(disk / "data") as server,
+        server.client() as client,
+    ):
+        client.deploy("echo", "def main(args):\n    return {}\n")
+        filler = fill_up(disk)
 
-            def write():
-                answers = [client.post("actions/echo", json={"x": "y" * 10000}), httpx.get(f"{server.url}/health")]
-                return [answer for answer in answers if answer.status_code == httpx.codes.SERVICE_UNAVAILABLE]
+        def write():
+            answers = [client.post("actions/echo", json={"x": "y" * 10000}), httpx.get(f"{server.url}/health")]
+            return [answer for answer in answers if answer.status_code == httpx.codes.SERVICE_UNAVAILABLE]
 
-            refusals = wait_until(write, what="a refusal because the disk is full", pause_s=0)
-            for refusal in refusals:
-                assert "full" in refusal.text
-                assert str(tmp_path) not in refusal.text
-                assert "aliquot.db" not in refusal.text
-            assert str(disk) in server.log.read_text()  # the operator learns which disk
-            filler.unlink()
-    finally:
-        subprocess.run(["umount", "--lazy", disk], check=True)
+        refusals = wait_until(write, what="a refusal because the disk is full", pause_s=0)
+        for refusal in refusals:
+            assert "full" in refusal.text
+            assert str(tmp_path) not in refusal.text
+            assert "aliquot.db" not in refusal.text
+        assert str(disk) in server.log.read_text()  # the operator learns which disk
+        filler.unlink()
 
 
 # --- the gateway's addresses -----------------------------------------------------------------------------------
@@ -173,13 +165,9 @@ def test_the_operators_token_survives_a_restart_and_an_emptied_database_is_refus
 
 
 @pytest.fixture
-def small_disk(tmp_path):
-    place = tmp_path / "small"
-    place.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=60m", "tmpfs", place], check=False).returncode:
-        pytest.skip("mounting a small disk is not allowed here")
-    yield place
-    subprocess.run(["umount", "--lazy", place], check=True)
+def disk(tmp_path):
+    with small_disk(tmp_path / "small", "60m") as place:
+        yield place
 
 
 @pytest.mark.budget("disk of a namespace")
@@ -202,8 +190,8 @@ def test_a_namespace_keeps_no_more_than_its_limit(tenants):
 
 
 @pytest.mark.budget("disk")
-def test_a_tenant_that_fills_the_disk_stops_nobody(small_disk):
-    with LiveServer(small_disk / "data", "--limit", "disk_reserve_bytes=8MiB") as server:
+def test_a_tenant_that_fills_the_disk_stops_nobody(disk):
+    with LiveServer(disk / "data", "--limit", "disk_reserve_bytes=8MiB") as server:
         keys = [server.create_namespace(name) for name in ("neighbour", "attacker")]
         with server.client(keys[0]) as neighbour, server.client(keys[1]) as attacker:
             neighbour.deploy("answer", "def main(args):\n    return {'answer': 42}\n")

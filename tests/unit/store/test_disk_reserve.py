@@ -2,11 +2,11 @@
 
 import asyncio
 import os
-import subprocess
 
 import msgspec
 import pytest
 from msgspec.structs import replace
+from small_disks import small_disk
 from stored import accepted, activation, journal, opened
 
 from aliquot.core.units import MIB
@@ -17,29 +17,23 @@ RESERVE = 4 * MIB
 
 
 @pytest.fixture
-def small_disk(tmp_path):
-    if os.geteuid() != 0:
-        pytest.skip("mounting needs root")
-    place = tmp_path / "disk"
-    place.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", place], check=False).returncode:
-        pytest.skip("mounting is not allowed here")
-    yield place
-    subprocess.run(["umount", "--lazy", place], check=True)
+def disk(tmp_path):
+    with small_disk(tmp_path / "disk", "24m") as place:
+        yield place
 
 
 def fill(place, left):
     """Fill the disk with another program's file, up to this many bytes."""
-    disk = os.statvfs(place)
-    (place / "filler").write_bytes(bytes(disk.f_bavail * disk.f_frsize - left))
+    free = os.statvfs(place)
+    (place / "filler").write_bytes(bytes(free.f_bavail * free.f_frsize - left))
 
 
-def test_large_bodies_are_refused_and_small_writes_go_through(small_disk):
+def test_large_bodies_are_refused_and_small_writes_go_through(disk):
     async def scenario():
-        async with opened(small_disk, reserve_bytes=RESERVE) as store:
+        async with opened(disk, reserve_bytes=RESERVE) as store:
             store.open_segment(b"s")
             await store.put("actions", Document("ns", "before", b"x" * MIB))
-            fill(small_disk, RESERVE - 100_000)
+            fill(disk, RESERVE - 100_000)
             assert store.is_low_on_space
             large = b"x" * 200_000
             for refused in (
@@ -49,7 +43,7 @@ def test_large_bodies_are_refused_and_small_writes_go_through(small_disk):
             ):
                 with pytest.raises(DiskReserveError, match="almost full") as caught:
                     await refused
-                assert str(small_disk) in str(caught.value)
+                assert str(disk) in str(caught.value)
                 assert "/" not in caught.value.public
             for number in range(10, 200):
                 store.record(activation(number))
@@ -60,7 +54,7 @@ def test_large_bodies_are_refused_and_small_writes_go_through(small_disk):
             assert store.health.problem is None
             assert len(await journal(store)) == 191
             assert await store.count_activations(ActivationQuery("ns")) == 190
-            (small_disk / "filler").unlink()
+            (disk / "filler").unlink()
             assert not store.is_low_on_space
             await store.put("actions", Document("ns", "a", large))
 
@@ -68,10 +62,10 @@ def test_large_bodies_are_refused_and_small_writes_go_through(small_disk):
 
 
 @pytest.mark.parametrize("durable", [True, False])
-def test_a_large_result_that_cannot_be_kept_leaves_a_record_that_says_so(small_disk, durable):
+def test_a_large_result_that_cannot_be_kept_leaves_a_record_that_says_so(disk, durable):
     async def scenario():
-        async with opened(small_disk, reserve_bytes=RESERVE) as store:
-            fill(small_disk, RESERVE - 100_000)
+        async with opened(disk, reserve_bytes=RESERVE) as store:
+            fill(disk, RESERVE - 100_000)
             summary = b'{"activationId":"1","statusCode":0,"name":"f"}'
             record = replace(activation(1, response=b"x" * 300_000, pickled=b"y" * 300_000), summary=summary)
             if durable:
@@ -90,9 +84,9 @@ def test_a_large_result_that_cannot_be_kept_leaves_a_record_that_says_so(small_d
     asyncio.run(scenario())
 
 
-def test_pruning_makes_space_at_the_cost_of_the_largest_tenant(small_disk):
+def test_pruning_makes_space_at_the_cost_of_the_largest_tenant(disk):
     async def scenario():
-        async with opened(small_disk, reserve_bytes=RESERVE) as store:
+        async with opened(disk, reserve_bytes=RESERVE) as store:
             store.record(activation(1, owner="small"))
             number = 1
             while not store.is_low_on_space:
@@ -111,6 +105,6 @@ def test_pruning_makes_space_at_the_cost_of_the_largest_tenant(small_disk):
     asyncio.run(scenario())
 
 
-def test_the_reserve_follows_the_size_of_the_disk(small_disk, tmp_path):
-    assert DiskReserve(small_disk).reserve_bytes == 24 * MIB // 20
+def test_the_reserve_follows_the_size_of_the_disk(disk, tmp_path):
+    assert DiskReserve(disk).reserve_bytes == 24 * MIB // 20
     assert DiskReserve(tmp_path).reserve_bytes <= 1024 * MIB
