@@ -2,10 +2,12 @@
 
 import contextlib
 import json
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import weakref
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -20,13 +22,17 @@ STOP_TIMEOUT_S = 300  # includes the time that running calls get to end
 
 
 class LiveServer:
-    """Runs `aliquot up` with a data directory and a free port. Its output goes to the file `log`."""
+    """Runs `aliquot up` with a data directory and a free port.
+
+    Its output goes to the file `log`, which is deleted with this object, or at the latest when the process ends.
+    """
 
     def __init__(self, data: Path, *options: str, env: dict[str, str] | None = None) -> None:
         self.data = data
         self._options = options
         self._env = env
         self._folder = Path(tempfile.mkdtemp(prefix="aliquot-"))
+        weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         self.log = self._folder / "server.log"
         self.process: subprocess.Popen[bytes]
         self.url = self.key = self.namespace = ""
