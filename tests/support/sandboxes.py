@@ -200,10 +200,10 @@ def texts(outcome: Outcome, stream: str = "stdout") -> list[str]:
     return [line[39:] for line in outcome.logs if line[31:37] == stream]
 
 
-def zipped(files: dict[str, str]) -> str:
-    """Return the files as base64 of a zip, as an action's code."""
+def zipped(files: dict[str, str | int]) -> str:
+    """Return the files as base64 of a zip, as an action's code. A number stands for as many zeros."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, text in files.items():
-            archive.writestr(name, text)
+        for name, content in files.items():
+            archive.writestr(name, bytes(content) if isinstance(content, int) else content)
     return base64.b64encode(buffer.getvalue()).decode()

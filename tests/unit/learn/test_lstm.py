@@ -1,43 +1,43 @@
 """The network gives the same result in torch, which trains it, and in onnxruntime, which runs it."""
 
+from importlib.util import find_spec
+
 import pytest
 from flows import chain, many
 
 from aliquot.learn import onnx_file
+from aliquot.learn.lstm import LstmError, LstmPredictor
 from aliquot.learn.steps import AccessStep
 from aliquot.learn.vocabulary import FIRST_BUCKET, FIRST_STEP, MAX_STEPS, Vocabulary, choose_vocabulary, features
 
-torch = pytest.importorskip("torch", reason="torch is not installed: the network is not tried")
-pytest.importorskip("onnx", reason="onnx is not installed: the network is not tried")
-pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: the network is not tried")
-
-from aliquot.learn import fitting  # noqa: E402
-from aliquot.learn.fitting import (  # noqa: E402
-    Network,
-    TrainingBudget,
-    fit,
-)
-from aliquot.learn.lstm import LstmError, LstmPredictor  # noqa: E402
-
-EFFORT = TrainingBudget(epochs=2, seconds=60, threads=1)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def few_batches():
-    """Train with fewer batches, which is enough for such simple data."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fitting, "_MIN_BATCHES", 40)
-        yield
+for needed in ("torch", "onnx", "onnxruntime"):
+    if find_spec(needed) is None:
+        pytest.skip(f"{needed} is not installed: the network is not tried", allow_module_level=True)
 
 
 @pytest.fixture(scope="module")
-def network(tmp_path_factory):
+def fitting():
+    """Import torch, which takes seconds, only where it is needed. Fewer batches are enough for such simple data."""
+    from aliquot.learn import fitting
+
+    fitting.torch.set_num_threads(1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fitting, "_MIN_BATCHES", 40)
+        yield fitting
+
+
+@pytest.fixture(scope="module")
+def budget(fitting):
+    return fitting.TrainingBudget(epochs=2, seconds=60, threads=1)
+
+
+@pytest.fixture(scope="module")
+def network(fitting, budget, tmp_path_factory):
     """Return a network trained on a fixed chain, its vocabulary and its learning curve."""
-    torch.set_num_threads(1)
     sessions = [chain() for _ in range(40)]
     vocabulary = choose_vocabulary(sessions)
     checkpoint = tmp_path_factory.mktemp("network") / "a.checkpoint"
-    made, curve = fit(sessions, sessions[:4], vocabulary, EFFORT, checkpoint, lambda _: None, lambda *_: None)
+    made, curve = fitting.fit(sessions, sessions[:4], vocabulary, budget, checkpoint, lambda _: None, lambda *_: None)
     assert not checkpoint.exists()
     return made, vocabulary, curve
 
@@ -49,8 +49,8 @@ def lstm(network, tmp_path_factory):
     return LstmPredictor(path.read_bytes(), network[1])
 
 
-def test_the_network_is_the_one_that_was_drawn():
-    made = Network(1000)
+def test_the_network_is_the_one_that_was_drawn(fitting):
+    made = fitting.Network(1000)
     shapes = {name: tuple(value.shape) for name, value in made.state_dict().items()}
     assert shapes["embedding.weight"] == (1000, 64)
     assert shapes["first.weight_ih_l0"] == (4 * 128, 64 + 4)
@@ -70,6 +70,8 @@ def test_it_learns_a_chain(network, lstm):
 
 
 def test_onnxruntime_says_what_torch_says(network, lstm):
+    import torch
+
     made, vocabulary, _ = network
     for length in (1, 3, 10):
         history = (chain() * 2)[:length]
@@ -104,8 +106,8 @@ def test_what_was_seen_once_is_in_a_bucket():
     assert [step.file for step in vocabulary.steps] == ["twice"]
 
 
-def test_the_largest_vocabulary_stays_below_five_megabytes(tmp_path):
-    full = Network(len(Vocabulary([AccessStep(str(number)) for number in range(MAX_STEPS)])))
+def test_the_largest_vocabulary_stays_below_five_megabytes(fitting, tmp_path):
+    full = fitting.Network(len(Vocabulary([AccessStep(str(number)) for number in range(MAX_STEPS)])))
     onnx_file.write(full.arrays(), tmp_path / "full.onnx")
     assert (tmp_path / "full.onnx").stat().st_size < 5_000_000
 
@@ -124,7 +126,7 @@ def test_a_file_that_is_no_model_is_an_error_that_says_so():
         LstmPredictor(b"not a model", Vocabulary([]))
 
 
-def test_a_training_that_broke_off_goes_on_where_it_was(tmp_path):
+def test_a_training_that_broke_off_goes_on_where_it_was(fitting, budget, tmp_path):
     sessions = [one.steps for one in many(12)]
     vocabulary = choose_vocabulary(sessions)
     checkpoint = tmp_path / "a.checkpoint"
@@ -136,8 +138,8 @@ def test_a_training_that_broke_off_goes_on_where_it_was(tmp_path):
         raise KilledError
 
     with pytest.raises(KilledError):
-        fit(sessions, sessions[:2], vocabulary, EFFORT, checkpoint, die, lambda *_: None)
+        fitting.fit(sessions, sessions[:2], vocabulary, budget, checkpoint, die, lambda *_: None)
     rounds = []
-    _, curve = fit(sessions, sessions[:2], vocabulary, EFFORT, checkpoint, rounds.append, lambda *_: None)
+    _, curve = fitting.fit(sessions, sessions[:2], vocabulary, budget, checkpoint, rounds.append, lambda *_: None)
     assert [point.epoch for point in rounds] == [2]
     assert [point.epoch for point in curve] == [1, 2]
