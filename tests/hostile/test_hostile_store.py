@@ -1,9 +1,14 @@
 """Storage on disk, pages for strangers and the addresses of the gateway: an attacker harms no neighbour."""
 
+import contextlib
 import json
 import socket
+import sqlite3
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import httpx
 import pytest
@@ -30,6 +35,11 @@ def main(args):
             tried[address] = error.strerror
     return tried
 """
+
+
+@pytest.fixture(scope="module")
+def server_options():
+    return ("--devices", "host:1", "--limit", "unwritten_bytes=4MiB")
 
 
 # --- what strangers may read ---------------------------------------------------------------------------------
@@ -214,3 +224,42 @@ def test_a_tenant_that_fills_the_disk_stops_nobody(disk):
                 )
             neighbour.deploy("small", "def main(args):\n    return {}\n")
             assert check(httpx.get(f"{server.url}/health")).json()["status"] == "ok"
+
+
+@contextmanager
+def stalled_disk(server):
+    """Keep the store from writing for a moment that is shorter than it waits before it reports a failure."""
+    with contextlib.closing(sqlite3.connect(server.data / "aliquot.db", isolation_level=None, timeout=10)) as database:
+        database.execute("BEGIN IMMEDIATE")
+        yield
+        database.execute("ROLLBACK")
+
+
+@pytest.mark.budget("results that wait for the disk")
+def test_results_that_wait_for_the_disk_keep_only_their_own_tenant_waiting(tenants):
+    attacker, neighbour = tenants.attacker, tenants.neighbour
+    attacker.deploy("large", "def main(args):\n    return {'x': 'y' * args['size']}\n")
+    tenants.check_neighbour()
+    attacker.result("large", {"size": 1})
+    seen = set()
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(20):  # until the attacker was fast enough for once
+            with stalled_disk(tenants.server):
+                until = time.monotonic() + 0.5
+
+                def flood(_, until=until):
+                    statuses = set()
+                    while time.monotonic() < until:
+                        answer = attacker.post("actions/large", params={"blocking": "true"}, json={"size": 900_000})
+                        statuses.add((answer.status_code, "wait to be written" in answer.text))
+                    return statuses
+
+                floods = [pool.submit(flood, number) for number in range(4)]
+                while time.monotonic() < until:
+                    assert neighbour.result("answer", {}) == {"answer": 42}
+                    assert httpx.get(f"{tenants.server.url}/health").status_code == httpx.codes.OK
+                seen.update(*(one.result() for one in floods))
+            if (429, True) in seen:
+                break
+    assert seen == {(200, False), (429, True)}
+    wait_until(lambda: attacker.post("actions/large", json={"size": 1}).is_success, what="the records to be written")

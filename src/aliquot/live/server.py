@@ -22,7 +22,7 @@ from aliquot.clock import now_ms
 from aliquot.core.errors import InputError
 from aliquot.descriptors import DescriptorShares, divide_descriptors, raise_descriptor_limit
 from aliquot.live.bodies.json_checker import JsonChecker
-from aliquot.live.catalogue.catalogue import Catalogue, EntityLimits
+from aliquot.live.catalogue.catalogue import Catalogue
 from aliquot.live.catalogue.keys import EphemeralKeys
 from aliquot.live.catalogue.system.packages import system_entities
 from aliquot.live.datasets.fabric import Fabric
@@ -94,6 +94,7 @@ async def _serve(
     try:
         store = await SqliteStore.open(
             data.database,
+            max_backlog_bytes=settings.gateway.unwritten_bytes,
             max_kept_bytes=settings.gateway.kept_bytes,
             reserve_bytes=settings.gateway.disk_reserve_bytes,
         )
@@ -129,8 +130,7 @@ async def _serve(
         images=settings.images,
         open_usage_file=lambda: UsageFile(data.usage, settings.usage_bytes),
     )
-    limits = EntityLimits(settings.gateway.entities_per_namespace, settings.gateway.code_per_namespace_bytes)
-    catalogue = Catalogue(store, service, keys, limits)
+    catalogue = Catalogue(store, service, keys, settings.gateway.entities_per_namespace)
     metrics = Metrics()
     open_connections = Connections(min(settings.gateway.connections or shares.connections, shares.connections))
     payloads = MappingBudget("payloads", settings.gateway.bodies_bytes, shares.request_bodies)

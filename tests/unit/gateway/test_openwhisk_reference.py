@@ -6,6 +6,7 @@ import pytest
 from gateway_client import ACTIONS, NS, PUT, gateway, on_a_loop
 from places import DOCS
 
+from aliquot.core.errors import InputError
 from aliquot.core.units import MIB
 from aliquot.live.gateway.resources.openapi import web_endpoints
 from aliquot.live.gateway.settings import GatewaySettings, Range, parse_limits
@@ -49,6 +50,11 @@ def test_the_page_has_the_default_settings():
     assert {"timeout_ms", "memory_mb", "payload_bytes", "sequence_length", "invocations_per_minute"} <= checked
     for name in checked - {"timeout_ms", "memory_mb", "logs_mb"}:
         assert getattr(parse_limits([f"{name}=1024"], "--limit"), name) == 1024
+
+
+def test_a_limit_that_has_another_name_now_is_refused_with_the_new_name():
+    with pytest.raises(InputError, match="code_per_namespace_bytes no longer exists; use kept_bytes"):
+        parse_limits(["code_per_namespace_bytes=1GiB"], "--limit")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from rig import Rig, on_a_rig
 
 from aliquot.live.catalogue.catalogue import NAMESPACES
 from aliquot.live.catalogue.resolving import ResolvedAction
-from aliquot.live.invocations.errors import OverloadedError
+from aliquot.live.invocations.errors import OverloadedError, RateLimitError
 from aliquot.live.invocations.recovery import INTERRUPTED, MAX_INTERRUPTED_STARTS, NEVER_STARTED, recover_calls
 from aliquot.live.node.base import Status
 from aliquot.live.store.base import Document
@@ -241,6 +241,19 @@ async def test_a_cancelled_run_stops_its_sandbox(rig):
     assert rig.node.stopped == [1]
     assert rig.ended == [call]
     assert b"cancelled" in call.activation.response
+
+
+@run
+async def test_a_namespace_whose_results_wait_for_the_disk_is_refused_alone(rig):
+    rig.store.health.behind["guest"] = "The disk falls behind"
+    with pytest.raises(RateLimitError, match="falls behind"):
+        rig.service.submit(rig.call(ECHO))
+    with pytest.raises(RateLimitError, match="falls behind"):
+        await rig.service.accept(rig.call(ECHO))
+    del rig.store.health.behind["guest"]
+    rig.store.health.behind["other"] = "The disk falls behind"
+    rig.service.submit(rig.call(ECHO))
+    await rig.finish_all()
 
 
 @run

@@ -396,3 +396,21 @@ def test_too_many_queued_writes_are_a_problem(tmp_path):
             assert store.health.problem is None
 
     asyncio.run(scenario())
+
+
+def test_an_owner_whose_records_wait_to_be_written_is_behind_alone(tmp_path):
+    async def scenario():
+        async with opened(tmp_path, max_backlog_bytes=100_000) as store:
+            for number in range(12):  # more than all may have together
+                store.record(activation(number, owner="greedy", response=b"x" * 10_000))
+            store.record(activation(12, owner="other", response=b"x" * 10_000))
+            assert store.health.problem is None
+            assert list(store.health.behind) == ["greedy"]
+            assert "0.1 MiB of the namespace's results wait to be written" in store.health.behind["greedy"]
+            await store.flush()
+            assert store.health.behind == {}
+            for number in range(4):
+                store.record(activation(20 + number, owner="greedy", response=b"x" * 10_000))
+            assert store.health.behind == {}, "all was given back"
+
+    asyncio.run(scenario())

@@ -12,12 +12,10 @@ from typing import Protocol, TypeVar
 
 import msgspec
 import structlog
-from msgspec import Struct
 
 from aliquot.clock import now_ms
 from aliquot.config import MAX_WEIGHT, MIN_WEIGHT
 from aliquot.core.errors import InputError
-from aliquot.core.units import GIB
 from aliquot.live.catalogue.entities import COLLECTIONS, Entities
 from aliquot.live.catalogue.keys import EphemeralKeys, make_key
 from aliquot.live.catalogue.names import MAX_NAME_LENGTH, is_name
@@ -38,6 +36,7 @@ from aliquot.live.store.records import (
 )
 
 NAMESPACES = "namespaces"
+MAX_ENTITIES = 10_000
 
 _log = structlog.get_logger(__name__)
 E = TypeVar("E", Action, Package, Trigger, Rule)
@@ -48,14 +47,7 @@ class NameTakenError(Exception):
 
 
 class TooManyEntitiesError(Exception):
-    """The namespace has as many entities, or as much code, as it may. The text says what is allowed."""
-
-
-class EntityLimits(Struct, frozen=True):
-    """The limits of one namespace."""
-
-    number: int = 10_000  # actions, packages, triggers and rules together
-    code_bytes: int = 4 * GIB
+    """The namespace has as many entities as it may. The text says what is allowed."""
 
 
 class FunctionHost(Protocol):
@@ -98,9 +90,9 @@ class Catalogue:
         store: Store,
         host: FunctionHost,
         ephemeral_keys: EphemeralKeys | None = None,
-        limits: EntityLimits | None = None,
+        max_entities: int = MAX_ENTITIES,
     ) -> None:
-        self._limits = limits or EntityLimits()
+        self._max_entities = max_entities  # actions, packages, triggers and rules of one namespace together
         self.generation = 0  # grows with every change, so that caches can tell when they are stale
         self._store = store
         self._host = host
@@ -186,7 +178,7 @@ class Catalogue:
 
         Raises `TooManyEntitiesError`.
         """
-        self._check_limits(entity)
+        self._check_number(entity)
         if isinstance(entity, Action):
             entity = msgspec.structs.replace(entity, revision=os.urandom(8).hex())
         document = Document(entity.namespace, entity.name, msgspec.json.encode(entity))
@@ -198,17 +190,14 @@ class Catalogue:
         await self._write([Put(COLLECTIONS[type(entity)], document)], update_memory)
         return entity
 
-    def _check_limits(self, entity: Entity) -> None:
-        """Refuse what exceeds the namespace's limits. What it has already may be changed if it does not grow."""
-        entities, limits = self.entities.everything(entity.namespace), self._limits
-        old = self.entities.any(entity.namespace, entity.name)
-        if old is None and len(entities) >= limits.number:
-            counts = f"(count: {len(entities)}, allowed: {limits.number})"
+    def _check_number(self, entity: Entity) -> None:
+        """Refuse a further entity of a namespace that has as many as it may. The store limits their bytes."""
+        if self.entities.any(entity.namespace, entity.name) is not None:
+            return
+        count = len(self.entities.everything(entity.namespace))
+        if count >= self._max_entities:
+            counts = f"(count: {count}, allowed: {self._max_entities})"
             raise TooManyEntitiesError(f"Too many entities in the namespace {counts}.")
-        grows = _code_bytes(entity) - (_code_bytes(old) if old is not None else 0)
-        if grows > 0 and (code_bytes := grows + sum(map(_code_bytes, entities))) > limits.code_bytes:
-            counts = f"{code_bytes} > {limits.code_bytes} bytes"
-            raise TooManyEntitiesError(f"The code of all actions of the namespace is larger than allowed: {counts}.")
 
     async def delete(self, *entities: Entity) -> None:
         """Delete entities in one transaction. Durable. Call within `writing`."""
@@ -352,7 +341,3 @@ def _check_limits(weight: float, quota: Quota | None) -> None:
     for field in quota.__struct_fields__ if quota else ():
         if (bound := getattr(quota, field)) is not None and bound < 0:
             raise InputError(f"quota.{field}: it takes a number from 0 on, not {bound}")
-
-
-def _code_bytes(entity: Entity) -> int:
-    return len(entity.exec.code) if isinstance(entity, Action) else 0

@@ -7,12 +7,14 @@ from msgspec.structs import fields, replace
 
 from aliquot.config import parse_assignments, parse_size
 from aliquot.core.errors import InputError
-from aliquot.core.units import GIB, MIB
+from aliquot.core.units import MIB
+from aliquot.live.catalogue.catalogue import MAX_ENTITIES
 from aliquot.live.catalogue.images import RuntimeImage
 from aliquot.live.invocations.rate_limits import RateLimits
 from aliquot.live.invocations.sessions.records import SessionSettings
 from aliquot.live.node.environments.limits import EnvironmentLimits
 from aliquot.live.store.kept_bytes import DEFAULT_KEPT_BYTES
+from aliquot.live.store.write_queue import MAX_BACKLOG_BYTES
 
 
 class Range(Struct, frozen=True):
@@ -41,6 +43,7 @@ class GatewaySettings(Struct, frozen=True):
     # Totals for all namespaces, of which each gets half of what the others leave.
     bodies_bytes: int = 1024 * MIB  # bodies that arrive, and payloads of calls that wait or run
     replies_bytes: int = 1024 * MIB  # large results
+    unwritten_bytes: int = MAX_BACKLOG_BYTES  # results that wait for the disk
     calls_in_flight: int = 32_768
     connections: int | None = None  # None: three eighths of the server's descriptors
     event_streams: int = 4096
@@ -67,8 +70,7 @@ class GatewaySettings(Struct, frozen=True):
     fires_per_minute: int | None = None
     sequence_length: int = 50
     egress_connections: int = 2048  # of all sandboxes to the outside together
-    entities_per_namespace: int = 10_000  # actions, packages, triggers and rules
-    code_per_namespace_bytes: int = 4 * GIB
+    entities_per_namespace: int = MAX_ENTITIES  # actions, packages, triggers and rules
     alarms_per_namespace: int = 1000
     sessions_per_namespace: int = 10_000
     kept_bytes: int | None = DEFAULT_KEPT_BYTES  # on disk for a namespace: entities, code, queued calls, records
@@ -130,6 +132,8 @@ class GatewaySettings(Struct, frozen=True):
 
 # Settings that have an option of their own, are detected, or cannot change: a sandbox runs one call at a time.
 _NOT_LIMITS = {"api_host", "nodejs", "images", "sessions", "concurrency"}
+# Former names of limits, by the name that now stands for them.
+_FORMER_NAMES = {"code_per_namespace_bytes": "kept_bytes, which also counts queued calls and records"}
 _RANGE_FIELDS = {"least": "minimum", "most": "maximum", "usual": "default"}  # by the words that operators use
 
 
@@ -141,6 +145,8 @@ def parse_limits(texts: list[str], key: str) -> GatewaySettings:
     settings = GatewaySettings()
     known = {field.name: field.type for field in fields(GatewaySettings) if field.name not in _NOT_LIMITS}
     for name, text in parse_assignments(texts, key).items():
+        if name in _FORMER_NAMES:
+            raise InputError(f"{key}: {name} no longer exists; use {_FORMER_NAMES[name]}")
         field, dot, part = name.partition(".")
         kind = known.get(field)
         if kind is None or (kind is Range) != bool(dot) or (dot and part not in _RANGE_FIELDS):

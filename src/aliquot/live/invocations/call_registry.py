@@ -37,11 +37,14 @@ class CallRegistry:
 
     # --- arrival -----------------------------------------------------------------------------------------
 
-    def check_open(self) -> None:
-        """Raise `OverloadedError` if no call can be taken now."""
-        complaint = STOPPING if self.stopping else self._store.health.problem
+    def check_open(self, owner: str) -> None:
+        """Raise `OverloadedError` if no call can be taken now, or `RateLimitError` if none of this owner can."""
+        health = self._store.health
+        complaint = STOPPING if self.stopping else health.problem
         if complaint is not None:
             raise OverloadedError(complaint)
+        if health.behind and (why := health.behind.get(owner)):
+            raise RateLimitError(why)
 
     def add(self, call: Call) -> None:
         """Register a call until `end` or `forget`."""
@@ -61,7 +64,7 @@ class CallRegistry:
 
     async def keep_all(self, calls: Sequence[Call], record: Activation, event: bytes) -> None:
         """Write the calls of one event and the event's record in one transaction. Raises `OverloadedError`."""
-        self.check_open()
+        self.check_open(record.owner)
         at_ms = now_ms()
         try:
             await self._store.accept_all([call.accepted(at_ms) for call in calls], record, event)

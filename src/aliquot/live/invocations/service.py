@@ -149,11 +149,11 @@ class Service:
     # --- Platform: requests of the gateway --------------------------------------------------------------
 
     def submit(self, call: Call) -> None:
-        self.registry.check_open()
+        self.registry.check_open(call.namespace.owner)
         self.enqueue(call)
 
     async def accept(self, call: Call) -> None:
-        self.registry.check_open()
+        self.registry.check_open(call.namespace.owner)
         call.queue_entry = call.id
         await self.registry.keep(call)
         call.leave_payload_on_disk()

@@ -32,12 +32,13 @@ class StoreError(Exception):
 
 
 class StoreHealth:
-    """The current ability to write. Every call reads it, so it is a plain attribute."""
+    """The current ability to write. Every call reads it, so it has plain attributes."""
 
-    __slots__ = ("problem",)
+    __slots__ = ("behind", "problem")
 
     def __init__(self) -> None:
         self.problem: str | None = None  # why writes fail at present, in words for tenants, or None
+        self.behind: dict[str, str] = {}  # by owner: why no more of its calls are taken until its records are written
 
 
 class Document(Struct, frozen=True):

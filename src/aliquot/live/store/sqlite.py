@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Self, TypeVar
 
-from aliquot.core.units import MIB
 from aliquot.live.store import large_bodies, reads
 from aliquot.live.store.base import (
     ActivationQuery,
@@ -31,7 +30,7 @@ from aliquot.live.store.prune import Pruner
 from aliquot.live.store.records import Accepted, Activation, name_of_owner
 from aliquot.live.store.schema import connect_reader, connect_writer, prepare
 from aliquot.live.store.sqlite_errors import as_store_error
-from aliquot.live.store.write_queue import WriteQueue
+from aliquot.live.store.write_queue import MAX_BACKLOG_BYTES, WriteQueue
 from aliquot.live.store.writer import WriterThread
 
 T = TypeVar("T")
@@ -78,7 +77,7 @@ class SqliteStore(Store):
         path: Path,
         *,
         gather_s: float = 0.002,
-        max_backlog_bytes: int = 256 * MIB,
+        max_backlog_bytes: int = MAX_BACKLOG_BYTES,
         max_backlog_rows: int = 200_000,
         busy_ms: int = 1000,
         max_kept_bytes: int | None = DEFAULT_KEPT_BYTES,

@@ -18,12 +18,14 @@ from typing import Any
 
 import structlog
 
-from aliquot.core.units import MIB
+from aliquot.budgets import Budget
+from aliquot.core.units import KIB, MIB
 from aliquot.live.store.base import StoreError, StoreHealth
 from aliquot.live.store.batch import DurableWrite, Operation, SegmentStart, WriteKind, body_bytes
 from aliquot.live.store.records import Activation
 from aliquot.live.store.writer import WriterThread
 
+MAX_BACKLOG_BYTES = 256 * MIB
 MAX_GROUP_ROWS = 8192
 MIN_RETRY_DELAY_S = 0.05
 MAX_RETRY_DELAY_S = 1.0
@@ -31,6 +33,8 @@ MAX_RETRY_DELAY_S = 1.0
 REST_FACTOR = 3
 MAX_REST_S = 0.03
 ROW_BYTES = 200  # approximate memory of a row without its bodies
+MIN_PART_DIVISOR = 8  # an owner may have this part of the total, whatever others have
+MAX_FREE_BYTES = 4 * KIB  # the bodies of a record that are not counted for its owner
 VALUE_ERRORS = (
     *(ValueError, TypeError, OverflowError),
     *(sqlite3.ProgrammingError, sqlite3.InterfaceError, sqlite3.DataError, sqlite3.IntegrityError),
@@ -72,8 +76,9 @@ class WriteQueue:
         self._queued: list[Operation] = []
         self._group: list[Operation] | None = None  # submitted to the writer thread
         self._submitted_s = 0.0
-        self._queued_bytes = 0
+        self._queued_bytes = 0  # without the bodies that owners pay for
         self._group_bytes = 0
+        self._bodies = Budget("records that wait to be written", "bytes", max_bytes)  # by owner
         self._queued_durable = 0  # number of queued durable writes
         # False if no timer runs and no group is being written. The next write must schedule its group then.
         self._scheduled = False
@@ -93,14 +98,17 @@ class WriteQueue:
     @property
     def waiting_bytes(self) -> int:
         """The bytes of records and journal steps that are not durable yet."""
-        return self._queued_bytes + self._group_bytes
+        return self._queued_bytes + self._group_bytes + self._bodies.used
 
     def record(self, activation: Activation, size: int) -> None:
-        """Queue a record whose bodies have this size."""
+        """Queue a record whose bodies have this size. Above a few KiB its owner pays for them."""
         if activation.id in self.records:
             return
         self.records[activation.id] = activation
         self._queued.append(activation)
+        if size > MAX_FREE_BYTES:
+            self._take(activation.owner, size)
+            size = 0
         self._queued_bytes += ROW_BYTES + size
         if (
             not self._scheduled
@@ -108,6 +116,33 @@ class WriteQueue:
             or len(self._queued) > self._max_queued_rows
         ):
             self._after_append()
+
+    def _take(self, owner: str, size: int) -> None:
+        """Count a body of an owner, and let it wait when it has more than its part. The store must keep the record."""
+        self._bodies.take(owner, size)
+        if self._is_behind(owner):
+            held = f"{self._bodies.held(owner) / MIB:.1f} MiB"
+            self._health.behind[owner] = (
+                f"The disk falls behind: {held} of the namespace's results wait to be written; try again later."
+            )
+
+    def _is_behind(self, owner: str) -> bool:
+        """Return whether an owner has more than its part: half of the rest, at least a fixed part of the total.
+
+        Without the second rule an owner whose running calls return more than the total would keep out all others.
+        """
+        bodies = self._bodies
+        return bodies.held(owner) > max(bodies.total // MIN_PART_DIVISOR, bodies.allowed(owner))
+
+    def _give_back(self, group: list[Operation]) -> None:
+        """Return what the owners of written or dropped records paid, and take calls of those that have their part."""
+        if not self._bodies.used:
+            return
+        for operation in group:
+            if isinstance(operation, Activation) and (size := body_bytes(operation)) > MAX_FREE_BYTES:
+                self._bodies.give_back(operation.owner, size)
+        for owner in [owner for owner in self._health.behind if not self._is_behind(owner)]:
+            del self._health.behind[owner]
 
     def journal(self, step: bytes) -> None:
         self._queued.append(step)
@@ -218,6 +253,7 @@ class WriteQueue:
                 del self.records[operation.id]
             elif isinstance(operation, DurableWrite) and not operation.future.done():
                 operation.future.set_result(None)
+        self._give_back(group)
         took_s = self._loop.time() - self._submitted_s
         self._rest_s = max(self._gather_s, min(MAX_REST_S, REST_FACTOR * took_s))
         self._scheduled = False
@@ -257,6 +293,7 @@ class WriteQueue:
             else:
                 if isinstance(rejected, Activation):
                     del self.records[rejected.id]
+                    self._give_back(group)
                 log.error("store: dropped a write that cannot be stored", what=repr(rejected)[:200], why=str(error))
             self._group_rows = MAX_GROUP_ROWS
         self._scheduled = False
@@ -275,5 +312,6 @@ def _queued_size(operation: Operation) -> int:
     if isinstance(operation, bytes):
         return len(operation)
     if isinstance(operation, Activation):
-        return ROW_BYTES + body_bytes(operation)
+        size = body_bytes(operation)
+        return ROW_BYTES + (size if size <= MAX_FREE_BYTES else 0)
     return len(operation.body) if isinstance(operation, SegmentStart) else 0

@@ -91,7 +91,7 @@ class Composer:
 
     def submit(self, call: Call) -> None:
         if call.resolved.composite:
-            self._registry.check_open()
+            self._registry.check_open(call.namespace.owner)
             self._begin(call)
         else:
             self._service.submit(call)
@@ -100,7 +100,7 @@ class Composer:
         if not call.resolved.composite:
             await self._service.accept(call)
             return
-        self._registry.check_open()
+        self._registry.check_open(call.namespace.owner)
         await self._registry.keep(call)
         self._begin(call)
 
