@@ -1,7 +1,7 @@
 """A server with two tenants for each module of hostile tests."""
 
 import pytest
-from tenants import Tenants
+from tenants import Tenants, served
 
 from aliquot.testing.server import LiveServer
 
@@ -10,6 +10,15 @@ from aliquot.testing.server import LiveServer
 def server_options():
     """Options of `aliquot up`. A module overrides this fixture to set its own."""
     return ("--devices", "host:1")
+
+
+@pytest.fixture(autouse=True)
+def first_call_is_served(request):
+    """Check that the test of a budget's row has called a function of the neighbour's, and that it was served."""
+    before = len(served)
+    yield
+    if request.node.get_closest_marker("budget"):
+        assert len(served) > before, "a test of a budget must call `check_neighbour` while the attacker holds its part"
 
 
 @pytest.fixture(scope="module")

@@ -171,6 +171,7 @@ def test_files_that_one_tenant_opens_in_datasets_leave_some_to_others(tenants, t
     assert took["held"] <= MAX_FILES // 4
     assert took["error_number"] == errno.ENFILE
     assert tenants.neighbour.result("opens", {"count": 40, "s": 0})["held"] == 40
+    tenants.check_neighbour()
     tenants.attacker.delete(f"activations/{holding}").raise_for_status()
 
 

@@ -61,6 +61,7 @@ def spin(until, stay=False):
         os._exit(0)
 """
 SLOTS = 2
+LARGE_NAMES = ("a", "b", "c", "d", "e")
 
 
 @pytest.fixture(scope="module")
@@ -97,12 +98,16 @@ def test_a_group_that_needs_more_than_the_machines_memory_is_refused(tenants):
 @pytest.mark.budget("host memory")
 def test_functions_with_large_memory_limits_stop_their_own_tenants_idle_sandboxes_alone(tenants):
     tenants.check_neighbour()
-    for name in ("a", "b", "c", "d", "e"):
+    for name in LARGE_NAMES:
         tenants.attacker.deploy(name, SLEEP_CODE, limits={"memory": machine_mb() // 2 - 1024})
         tenants.attacker.result(name, {})
+    calls = [tenants.attacker.post(f"actions/{name}", json={"seconds": 60}).json() for name in LARGE_NAMES]
+    wait_until(lambda: running(tenants.server, "attacker"), lambda count: count, what="sandboxes with large limits")
     status = tenants.server.operate("GET", "status")
     assert "answer" in [sandbox["function"] for sandbox in status["sandboxes"]]
-    for name in ("a", "b", "c", "d", "e"):
+    tenants.check_neighbour()
+    for name, call in zip(LARGE_NAMES, calls, strict=True):
+        tenants.attacker.delete(f"activations/{call['activationId']}")
         tenants.attacker.delete(f"actions/{name}")
 
 

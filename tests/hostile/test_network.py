@@ -364,6 +364,7 @@ def test_a_flood_of_connections_harms_only_its_tenant(tenants, echo):
     for _ in range(20):
         assert found(tenants.neighbour, CONNECT, places=[echo]) == ["echo ping"]
         most = max(most, len(connections_of(relay)))
+    tenants.check_neighbour()
     assert 20 < most <= 41, "40 of the attacker, and one of the neighbour"
     for call in calls:
         wait_until(

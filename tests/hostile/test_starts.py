@@ -154,6 +154,7 @@ def test_a_tenant_with_many_builds_is_refused_and_the_neighbours_begins_at_once(
     assert "2 environments of namespace attacker wait to be built" in error(tenants.attacker, stuck[4][0])
     deploy(tenants.neighbour, "tiny")
     assert tenants.neighbour.result("tiny", {}) == {"answer": 42}
+    tenants.check_neighbour()
     assert not any(record(tenants.attacker, call) for call in stuck[0]), "it has not waited for the others"
 
 

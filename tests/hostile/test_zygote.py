@@ -257,6 +257,7 @@ def test_one_tenants_profiles_leave_space_for_others(tenants):
     tenants.neighbour.deploy("heap", ANSWER, annotations=to_pairs({"imports": ["heapq"]}))
     wait_until(lambda: _zygotes(tenants.server), lambda count: count > before, what="a zygote that is prepared")
     assert tenants.neighbour.result("heap", {}) == {"answer": 42}
+    tenants.check_neighbour()
     assert _zygotes(tenants.server) <= before + 1 + MAX_TENANT_ZYGOTES // 2
 
 

@@ -2,10 +2,14 @@
 
 from typing import NamedTuple
 
+from places import DOCS
+
 from aliquot.testing.client import NamespaceClient
 from aliquot.testing.server import LiveServer
 
 NEIGHBOUR_CODE = "def main(args):\n    return {'answer': 42}\n"
+PAGE = DOCS / "reference" / "security.md"
+served = []  # the server of each first call of a neighbour that was answered
 
 
 class Tenants(NamedTuple):
@@ -14,6 +18,14 @@ class Tenants(NamedTuple):
     neighbour: NamespaceClient
 
     def check_neighbour(self):
-        """Deploy a function of the neighbour's and call it: it must be served whatever the attacker does."""
+        """Deploy a function of the neighbour's and call it: its first call is served whatever the attacker does."""
         self.neighbour.deploy("answer", NEIGHBOUR_CODE)
         assert self.neighbour.result("answer", {}) == {"answer": 42}
+        served.append(self.server)
+
+
+def rows_of_the_page():
+    """Return the first column of the table of budgets."""
+    section = PAGE.read_text().partition("\n## Budgets\n")[2].partition("\n## ")[0]
+    table = [line.split("|")[1].strip() for line in section.splitlines() if line.startswith("|")]
+    return table[2:]
