@@ -19,7 +19,10 @@ BENCH = Path(aliquot_bench.__file__).parent
 PRODUCT = sorted(ROOT.rglob("*.py"))
 SOURCES = [*PRODUCT, *sorted(BENCH.rglob("*.py"))]
 SEQUENCES = ROOT / "live" / "invocations" / "sequences"
-PURE_FOLDERS = [ROOT / "core", ROOT / "policies", ROOT / "storage" / "cache" / "transfers"]
+PURE_FOLDERS = [
+    *(ROOT / folder for folder in ("core", "expressions", "policies", "workflow")),
+    ROOT / "storage" / "cache" / "transfers",
+]
 PURE = [
     *(path for folder in PURE_FOLDERS for path in sorted(folder.rglob("*.py"))),
     *(path for path in sorted(SEQUENCES.glob("*.py")) if path.stem != "composer"),  # which performs the commands

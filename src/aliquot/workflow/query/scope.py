@@ -1,0 +1,72 @@
+"""The values that a query can read."""
+
+from collections.abc import Callable, Mapping
+
+from aliquot.workflow.chance import Chance
+from aliquot.workflow.values import Value
+
+
+class Missing:
+    """The type of MISSING, which stands for no value."""
+
+
+MISSING = Missing()
+MAX_STEPS_ON_THE_LOOP = 2000
+
+
+class TooLongError(Exception):
+    """An evaluation has reached its bound of steps and must be made beside the event loop."""
+
+
+class Scope:
+    """The values that the queries of one state read.
+
+    `input` is `$` of JSONPath. `states` has the fields of `$states`: input, result and errorOutput. The context object
+    is made when it is read.
+    """
+
+    __slots__ = ("_context", "_made", "chance", "input", "max_steps", "now", "states", "variables")
+
+    def __init__(
+        self,
+        input: Value,  # noqa: A002 - the name of the language
+        variables: Mapping[str, Value],
+        context: Callable[[], dict[str, Value]],
+        chance: Chance,
+        *,
+        now: float = 0.0,
+        states: Mapping[str, Value] | None = None,
+        max_steps: int | None = MAX_STEPS_ON_THE_LOOP,
+    ) -> None:
+        self.input = input
+        self.variables = variables
+        self.chance = chance
+        self.now = now
+        self.max_steps = max_steps
+        self.states = {"input": input} if states is None else states
+        self._context = context
+        self._made: dict[str, Value] | None = None
+
+    @property
+    def context(self) -> dict[str, Value]:
+        if self._made is None:
+            self._made = self._context()
+        return self._made
+
+    def at(self, value: Value) -> "Scope":
+        """Return the same scope with another value for `$`."""
+        scope = Scope(
+            value,
+            self.variables,
+            self._context,
+            self.chance,
+            now=self.now,
+            states=self.states,
+            max_steps=self.max_steps,
+        )
+        scope._made = self._made
+        return scope
+
+    def record(self) -> dict[str, Value]:
+        """Return the value of `$states`, with the context object."""
+        return {**self.states, "context": self.context}
