@@ -1,5 +1,6 @@
 """Set-up for all tests: profiles of the property tests, signals, the order of tests, and a server to share."""
 
+import gc
 import os
 import signal
 from pathlib import Path
@@ -31,6 +32,12 @@ def pytest_collection_modifyitems(items):
         return CHEAP_LAST.index(folders[0]) if folders and folders[0] in CHEAP_LAST else -1
 
     items.sort(key=rank)
+
+
+def pytest_collection_finish():
+    """Spare the garbage collector the modules and tests, which stay until the end."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

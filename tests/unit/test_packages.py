@@ -13,6 +13,7 @@ import aliquot
 import aliquot_bench
 from aliquot.cli import plugins
 from aliquot.cli.app import app
+from aliquot.cli.commands import COMMANDS
 from aliquot.core.errors import InputError
 
 PRODUCT = Path(aliquot.__file__).parent
@@ -79,13 +80,23 @@ def test_without_the_package_its_commands_say_how_to_install_it(monkeypatch):
             commands.get_command(None, name)
 
 
-def test_an_own_command_starts_without_a_look_at_entry_points_or_benchmarks():
+def test_every_command_in_the_table_can_be_used():
+    found = typer.main.get_command(app)
+    for name in COMMANDS:
+        assert found.get_command(None, name).name == name
+
+
+def test_an_own_command_imports_neither_entry_points_nor_other_commands_nor_benchmarks():
     script = (
-        "import sys, importlib.metadata as m\n"
+        "import atexit, gc, sys, importlib.metadata as m\n"
+        "atexit.register(lambda: print('frozen', gc.get_freeze_count()))\n"
         "m.entry_points = lambda **_: sys.exit('entry points were read')\n"
-        "sys.argv = ['aliquot', 'policies', '--help']\n"
+        "sys.argv = ['aliquot', 'token', '--help']\n"
         "from aliquot.cli import main\n"
         "try:\n    main()\nexcept SystemExit as end:\n    assert not end.code, end.code\n"
-        "assert 'aliquot_bench' not in sys.modules\n"
+        "assert 'aliquot.cli.token' in sys.modules\n"
+        "assert not {'aliquot_bench', 'aliquot.cli.simulate', 'aliquot.sim', 'aliquot.live'} & sys.modules.keys()\n"
     )
-    subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
+    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    frozen = int(done.stdout.split()[-1])
+    assert frozen > 0, "at its end, the interpreter searches for garbage"

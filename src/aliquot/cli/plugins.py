@@ -5,28 +5,36 @@ command, and its value is a `typer.Typer` that holds only this command. Reading 
 packages takes time. It happens for `aliquot --help`, and for a command that `aliquot` itself does not have.
 """
 
-from importlib.metadata import entry_points
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
 
+from aliquot.cli.commands import OwnCommands
 from aliquot.core.errors import InputError
 
 ENTRY_POINTS = "aliquot.commands"
 BENCH_COMMANDS = ("bench", "demo")  # documented commands of the package aliquot-bench
 
 
-class PluginGroup(TyperGroup):
+class RootGroup(TyperGroup):
     """The root command: `aliquot`'s own commands, then those of other packages."""
 
+    def __init__(self, **options: Any) -> None:  # noqa: ANN401 - options of typer
+        super().__init__(**options)
+        self.commands = OwnCommands()
+
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401 - typer's own type, which changes its module
+        from importlib.metadata import entry_points
+
         return list(dict.fromkeys([*super().list_commands(ctx), *entry_points(group=ENTRY_POINTS).names]))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401 - as above
         command = super().get_command(ctx, cmd_name)
         if command is not None:
             return command
+        from importlib.metadata import entry_points
+
         for entry_point in entry_points(group=ENTRY_POINTS, name=cmd_name):
             return typer.main.get_command(entry_point.load())
         if cmd_name in BENCH_COMMANDS:

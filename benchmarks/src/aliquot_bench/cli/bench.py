@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from aliquot.assemble import look_up
-from aliquot.cli.app import STUDY
+from aliquot.cli.commands import STUDY
 from aliquot.cli.console import check_distinct, check_writable, output, progress, say, write_file
 from aliquot.core.errors import InputError
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from aliquot.cli.app import RUN
+from aliquot.cli.commands import RUN
 from aliquot.cli.console import output, progress, say
 from aliquot.core.errors import InputError
 
