@@ -151,6 +151,46 @@ def test_the_weight_of_a_namespace_divides_the_processors(tenants):
     assert used_s > 2 * attack.result()["used_s"]  # about 4 times
 
 
+def test_leftovers_of_a_sandbox_that_is_called_all_the_time_share_the_weight_of_their_tenant(tenants):
+    """Such a sandbox is never frozen. Its status shows what its leftovers have used."""
+    tenants.attacker.deploy("leaver", LEFT_BEHIND_CODE)
+    tenants.attacker.result("leaver", {"children": 12})
+    until = time.time() + 2
+    with ThreadPoolExecutor() as pool:
+        spinning = pool.submit(tenants.neighbour.result, "spin", {"processes": 2, "until": until})
+        while time.time() < until:
+            left_s = tenants.attacker.result("leaver", {})["used_s"]
+        used_s = spinning.result()["used_s"]
+    assert used_s > 0.5 * left_s / (os.cpu_count() or 1)  # one core of several, against 13 processes
+    status = tenants.server.operate("GET", "status")["sandboxes"]
+    assert next(one["cpu_s"] for one in status if one["function"] == "leaver") > 0.5 * left_s
+    tenants.attacker.delete("actions/leaver")
+
+
+def test_processes_that_serve_all_tenants_have_a_processor_group_of_their_own(tenants, tmp_path):
+    (tmp_path / "one.txt").write_text("hello")
+    tenants.server.operate("PUT", "datasets/mine", json={"url": str(tmp_path)})
+    services = Path("/sys/fs/cgroup/cpu", tag_of(tenants.server.data), "services")
+    groups = wait_until(
+        lambda: {path.name: (path / "cgroup.procs").read_text().split() for path in services.glob("*/")},
+        lambda groups: len(groups) > 1 and all(groups.values()),
+        what="the groups of the storage agent and the relay",
+    )
+    assert set(groups) == {"relay", "storage"}
+    assert (services / "cpu.shares").read_text() == "4096\n"
+    commands = {name: Path(f"/proc/{pids[0]}/cmdline").read_text() for name, pids in groups.items()}
+    assert "storage.agent" in commands["storage"]
+    assert "network.process" in commands["relay"]
+    tenants.check_neighbour()
+
+
+def test_a_server_that_has_stopped_leaves_no_control_groups(tmp_path):
+    with LiveServer(tmp_path / "data", "--devices", "host:1") as server, server.client() as client:
+        client.deploy("sleep", SLEEP_CODE)
+        client.result("sleep", {})
+    assert not list(Path("/sys/fs/cgroup").glob(f"*/{tag_of(server.data)}"))
+
+
 def test_frozen_sandboxes_end_with_a_server_that_is_killed(tmp_path):
     server = LiveServer(tmp_path / "data").start()
     try:

@@ -46,7 +46,7 @@ async def test_an_agent_that_sends_an_invalid_message_is_restarted(tmp_path, mon
     monkeypatch.setattr(agent_process, "_MODULE", "garbled_agent")
     monkeypatch.setattr(worker_process, "STOP_TIMEOUT_S", 0.1)
     listener = CountingListener()
-    agent = agent_process.StorageAgentProcess(listener)
+    agent = agent_process.StorageAgentProcess(listener, lambda _: None)
     agent.start()
     await wait_on_loop(lambda: listener.losses, lambda losses: losses >= 2, what="the agent to be lost twice")
     await agent.stop()

@@ -7,6 +7,7 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from ipaddress import ip_address
 from shutil import which
 from typing import Any
@@ -26,6 +27,7 @@ from aliquot.live.catalogue.catalogue import Catalogue
 from aliquot.live.catalogue.keys import EphemeralKeys
 from aliquot.live.catalogue.system.packages import system_entities
 from aliquot.live.datasets.fabric import Fabric
+from aliquot.live.device.service_cpu import ServiceCpu
 from aliquot.live.gateway.app import Gateway
 from aliquot.live.gateway.entities.kinds import check_image
 from aliquot.live.gateway.http.connections import Connections
@@ -44,6 +46,7 @@ from aliquot.live.node.doctor import lacking
 from aliquot.live.node.local import LocalNode
 from aliquot.live.node.network.client import NodeNetwork
 from aliquot.live.node.network.messages import ApiAddress, RelaySettings
+from aliquot.live.node.sandbox_resources import tag_of
 from aliquot.live.settings import ServerSettings
 from aliquot.live.store.base import StoreError
 from aliquot.live.store.data_directory import DataDirectory, write_private
@@ -101,7 +104,8 @@ async def _serve(
     except StoreError as error:
         raise InputError(f"--data: {error}") from error
     json_checker = JsonChecker()
-    fabric = Fabric(store, settings.fabric)
+    services = ServiceCpu(tag_of(data.path))
+    fabric = Fabric(store, settings.fabric, partial(services.place, "storage"))
     connections = SandboxConnections()
     node = LocalNode(
         data.path,
@@ -114,7 +118,7 @@ async def _serve(
         descriptors=shares,
         views=fabric.readers,
         environment_limits=settings.gateway.environments,
-        network=NodeNetwork(_relay_settings(settings, listeners[0]), connections.put),
+        network=NodeNetwork(_relay_settings(settings, listeners[0]), connections.put, partial(services.place, "relay")),
     )
     url = url_of(listeners[0], tls=settings.tls is not None)
     keys = EphemeralKeys()
@@ -204,6 +208,7 @@ async def _serve(
         await sessions.close()
     finally:
         await service.stop()
+        services.close()
         await store.close()
 
 

@@ -4,6 +4,7 @@ import asyncio
 import socket
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
@@ -39,9 +40,10 @@ class AgentListener(Protocol):
 class StorageAgentProcess:
     """Starts and restarts the agent, and passes messages to and from it."""
 
-    def __init__(self, listener: AgentListener, *, enabled: bool = True) -> None:
-        """If it is not enabled, no agent is ever started and messages are dropped."""
+    def __init__(self, listener: AgentListener, started: Callable[[int], None], *, enabled: bool = True) -> None:
+        """`started` is called with the pid of each agent. If it is not enabled, none is, and messages are dropped."""
         self._listener = listener
+        self._started = started
         self._writer: asyncio.StreamWriter | None = None
         self._waiting: list[bytes] = []  # messages for the agent that is being started
         self.descriptors = DescriptorChannel(self.start)
@@ -106,6 +108,7 @@ class StorageAgentProcess:
                 ours.close()
                 our_descriptors.close()
                 raise
+        self._started(self._process.pid)
         reader, writer = await asyncio.open_connection(sock=ours)
         try:
             writer.write(frame(self._listener.start_message()))

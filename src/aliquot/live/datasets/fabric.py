@@ -89,13 +89,21 @@ class _NoListener:
 class Fabric:
     """Sends requests and commands to the storage agent, and delivers its replies. Implements `AgentListener`."""
 
-    def __init__(self, store: Store, settings: FabricSettings | None = None) -> None:
-        """Without settings there are datasets but no agent. Tests of other parts use that."""
+    def __init__(
+        self,
+        store: Store,
+        settings: FabricSettings | None = None,
+        agent_started: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        """Without settings there are datasets but no agent. Tests of other parts use that.
+
+        `agent_started` is called with the pid of each agent.
+        """
         self._settings = settings
         self._listener: FabricListener = _NoListener()
         self.datasets = DatasetRegistry(store, self._dataset_changed)
         self.figures: dict[str, float] = {}
-        self._agent = StorageAgentProcess(self, enabled=settings is not None)
+        self._agent = StorageAgentProcess(self, agent_started, enabled=settings is not None)
         self._requests = AgentRequests()
         self._removals: dict[str, asyncio.Future[None]] = {}  # by dataset: the running deletion of its files
         self._failure = ""  # the error that the last agent reported before it ended

@@ -172,12 +172,12 @@ class NodeListener(Protocol):
 
 
 class SandboxUsage(Struct, frozen=True):
-    """The memory and CPU time of a sandbox's process, for the operator's status."""
+    """The memory and CPU time of a sandbox, for the operator's status."""
 
     sandbox: int
     pid: int
     rss_bytes: int
-    cpu_s: float
+    cpu_s: float  # of all its processes, where they are counted
     processes: int = 1  # with those that earlier calls left behind; 1 if they are not counted
     frozen: bool = False
 

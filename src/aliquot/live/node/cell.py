@@ -122,17 +122,32 @@ class ProcessHandle:
         """Return bytes of memory, seconds of CPU and number of processes, or None when the process is not running.
 
         With a control group, the bytes are those that the sandbox added to its zygote's, with children and scratch
-        files.
+        files, and the seconds are those of all its processes.
         """
         try:
-            fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-            used = self.cgroup.used_bytes() if self.cgroup is not None else int(fields[21]) * _PAGE_BYTES
+            own = _stat(self.pid)
+            used = self.cgroup.used_bytes() if self.cgroup is not None else int(own[21]) * _PAGE_BYTES
         except OSError:
             return None
-        return used, (int(fields[11]) + int(fields[12])) / _TICKS_PER_S, len(self.pids())
+        pids, ticks = self.pids(), _cpu_ticks(own)
+        for pid in pids:
+            if pid != self.pid:
+                with contextlib.suppress(OSError):  # it has ended meanwhile
+                    ticks += _cpu_ticks(_stat(pid))
+        return used, ticks / _TICKS_PER_S, len(pids)
 
     def ran_out_of_memory(self) -> bool:
         return self.cgroup is not None and self.cgroup.ran_out_of_memory()
+
+
+def _stat(pid: int) -> list[str]:
+    """Return the fields of a process's state that follow its name. Raises `OSError`."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+
+
+def _cpu_ticks(fields: list[str]) -> int:
+    """Return the processor time of a process and of the children that it has waited for."""
+    return sum(map(int, fields[11:15]))
 
 
 class CellListener(Protocol):

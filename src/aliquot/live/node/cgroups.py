@@ -26,6 +26,7 @@ from aliquot.live.device.cgroup_files import (
     pids_in,
     release_tree,
 )
+from aliquot.live.device.service_cpu import SERVICES
 
 _ROOT = Path("/sys/fs/cgroup")
 _V1_TREES = ("memory", "pids", "freezer", "cpu")  # the last two may be missing
@@ -178,7 +179,7 @@ class NodeCgroups:
         for name, parent in self._parents.items():
             own = parent / _WORKERS if name == "cpu" and self.version == 1 else parent
             for directory in sorted(own.iterdir()) if own.is_dir() else ():
-                if directory.is_dir():
+                if directory.is_dir() and directory.name != SERVICES:  # these processes belong to this server
                     _remove(directory)
 
     def open_freezer(self) -> None:

@@ -65,13 +65,20 @@ class MachineNetwork:
 class NodeNetwork:
     """The settings of a node's network. Connections of functions to the API are given to `api`."""
 
-    def __init__(self, settings: RelaySettings | None = None, api: ConnectionHandler = socket.socket.close) -> None:
+    def __init__(
+        self,
+        settings: RelaySettings | None = None,
+        api: ConnectionHandler = socket.socket.close,
+        relay_started: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        """`relay_started` is called with the pid of each relay."""
         self._settings = settings or RelaySettings()
         self._api = api
+        self._relay_started = relay_started
 
     def open(self, *, own: bool, loop: asyncio.AbstractEventLoop) -> SandboxNetworks:
         """Return the networks of sandboxes: their own, or else the machine's."""
-        return RelayedNetworks(self._settings, self._api, loop) if own else MachineNetwork()
+        return RelayedNetworks(self._settings, self._api, self._relay_started, loop) if own else MachineNetwork()
 
 
 class _CellNetwork:
@@ -89,8 +96,15 @@ class RelayedNetworks:
 
     are_own = True
 
-    def __init__(self, settings: RelaySettings, api: ConnectionHandler, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        settings: RelaySettings,
+        api: ConnectionHandler,
+        started: Callable[[int], None],
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
         self._settings = settings
+        self._started = started
         self._pass_to_api = api
         self._loop = loop
         self._cells: dict[int, _CellNetwork] = {}
@@ -217,6 +231,7 @@ class RelayedNetworks:
                 self._process = await asyncio.create_subprocess_exec(
                     sys.executable, "-m", _MODULE, str(theirs.fileno()), pass_fds=[theirs.fileno()]
                 )
+            self._started(self._process.pid)
             self._lost.clear()
             self._introduce(ours)
             await self._lost.wait()

@@ -1,0 +1,71 @@
+"""CPU groups for processes that serve all tenants: the storage agent and the relay.
+
+They work for whoever asks: an attacker's listings and connections are their work. In the server's own group, each of
+their threads would compete with the server. Here all of them together weigh as much as a virtual device, and each as
+much as the others. The groups of tenants and of zygotes are beside, so neither can take their part.
+"""
+
+import contextlib
+from pathlib import Path
+
+import structlog
+
+from aliquot.live.device.cgroup_files import CgroupTree, claim_tree, delegate_controllers, is_mounted, release_tree
+from aliquot.live.device.slices.base import DEVICE_WEIGHT, ROOT
+
+SERVICES = "services"
+_SHARES, _WEIGHT = 1024, 100  # the kernel's usual values, with version 1 and version 2
+
+log = structlog.get_logger(__name__)
+
+
+class ServiceCpu:
+    """Puts processes that serve the server into groups of their own. Without control groups it does nothing."""
+
+    def __init__(self, tag: str) -> None:
+        """`tag` is unique on the machine."""
+        self._tag = tag
+        self._services: Path | None = None  # the group above all others
+        self._tree: CgroupTree | None = None  # with version 2
+
+    def place(self, name: str, pid: int) -> None:
+        """Put a new process into the group of this name. `TenantCpu.why_not` tells the operator where that fails."""
+        try:
+            self._place(name, pid)
+        except OSError as error:
+            log.debug("a process has no CPU group", process=name, why=str(error))
+
+    def _place(self, name: str, pid: int) -> None:
+        if (ROOT / "cpu").is_dir():
+            services, file, usual = ROOT / "cpu" / self._tag / SERVICES, "cpu.shares", _SHARES
+            services.mkdir(parents=True, exist_ok=True)
+        elif is_mounted():
+            tree = claim_tree(self._tag)
+            if "cpu" not in tree.controllers:
+                release_tree(tree)
+                return
+            self._tree = tree
+            services, file, usual = tree.path / SERVICES, "cpu.weight", _WEIGHT
+            services.mkdir(exist_ok=True)
+            delegate_controllers(services, ("cpu",))
+        else:
+            return
+        (services / file).write_text(str(DEVICE_WEIGHT * usual))
+        group = services / name
+        group.mkdir(exist_ok=True)
+        self._services = services
+        with contextlib.suppress(ProcessLookupError):  # it has ended at once
+            (group / "cgroup.procs").write_text(str(pid))
+
+    def close(self) -> None:
+        """Remove the groups of processes that have ended, and the server's own group if nothing else is in it."""
+        if self._services is None:
+            return
+        for group in (*self._services.glob("*/"), self._services):
+            with contextlib.suppress(OSError):
+                group.rmdir()
+        if self._tree is not None:
+            release_tree(self._tree)
+        else:
+            with contextlib.suppress(OSError):
+                self._services.parent.rmdir()
