@@ -16,6 +16,7 @@ REFUSED_OPENERS = {
     *("what", "whatever", "where", "whether", "which", "who", "whoever", "whose", "why"),
 }
 MIN_WORDS = 3
+DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 BOUND = re.compile(r"_?(DEEPEST|FEWEST|FURTHEST|HIGHEST|LARGEST|LEAST|LONGEST|LOWEST|MOST|SHORTEST|SMALLEST)(_|$)")
 MIB = re.compile(r"2 ?\*\* ?[123]0\b|\b1 ?<< ?20\b|\b1024 ?\* ?1024\b|\b1_?048_?576\b")
 MILLISECONDS_NOW = re.compile(r"time_ns\(\) ?// ?1_?000_?000\b|time\.time\(\) ?\* ?1_?000\b")
@@ -24,23 +25,37 @@ NOT_SIZES = {"aliquot/storage/view/wire.py", "aliquot/live/store/schema.py"}  # 
 STANDALONE = re.compile(r"aliquot_bench/(\w+/functions/|views/reader\.py)")  # measured programs import nothing of ours
 
 
+class SourceFile:
+    """What the tests need of a module, read in a single walk over its tree."""
+
+    def __init__(self, root, path):
+        self.name = f"{root.name}/{path.relative_to(root)}"
+        self.text = path.read_text(encoding="utf-8")
+        self.docstrings, self.classes, self.variables = [], [], []
+        tree = ast.parse(self.text)
+        self.docstring = ast.get_docstring(tree)
+        for node in ast.walk(tree):
+            place = f"{self.name}:{getattr(node, 'lineno', 1)}"
+            if isinstance(node, DOCUMENTED) and (text := ast.get_docstring(node)):
+                self.docstrings.append((place, text))
+            if isinstance(node, ast.ClassDef):
+                self.classes.append(node.name)
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                self.variables.append((place, node.id))
+
+
 @pytest.fixture(scope="module")
 def sources():
-    """Read every module once: its name, its text and its tree."""
-    found = []
-    for root in ROOTS:
-        for path in sorted(root.rglob("*.py")):
-            text = path.read_text(encoding="utf-8")
-            found.append((f"{root.name}/{path.relative_to(root)}", text, ast.parse(text)))
-    return found
+    """Read every module once."""
+    return [SourceFile(root, path) for root in ROOTS for path in sorted(root.rglob("*.py"))]
 
 
 def docstrings(sources):
-    kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
-    for name, _, tree in sources:
-        for node in ast.walk(tree):
-            if isinstance(node, kinds) and (text := ast.get_docstring(node)):
-                yield f"{name}:{getattr(node, 'lineno', 1)}", text
+    return [found for source in sources for found in source.docstrings]
+
+
+def test_every_module_opens_with_what_it_is_for(sources):
+    assert not [source.name for source in sources if not source.docstring]
 
 
 def test_docstrings_begin_with_a_verb_or_a_noun(sources):
@@ -57,36 +72,29 @@ def test_docstrings_are_sentences(sources):
 
 
 def test_bounds_are_called_max_and_min(sources):
-    wrong = [
-        f"{name}:{node.lineno}: {node.id}"
-        for name, _, tree in sources
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and BOUND.match(node.id)
-    ]
-    assert not wrong
+    assert not [found for source in sources for found in source.variables if BOUND.match(found[1])]
 
 
 def test_class_names_are_unique_within_a_package(sources):
     places = defaultdict(list)
-    for name, _, tree in sources:
-        root, first, *rest = name.split("/")
+    for source in sources:
+        root, first, *rest = source.name.split("/")
         package = f"{root}.{first}" if root == "aliquot" and rest else root
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ClassDef):
-                places[package, node.name].append(name)
+        for name in source.classes:
+            places[package, name].append(source.name)
     assert not {key: found for key, found in places.items() if len(found) > 1}
 
 
 def test_mebibytes_are_defined_in_one_place(sources):
     wrong = [
-        f"{name}: {line.strip()}"
-        for name, text, _ in sources
-        if name not in UNITS | NOT_SIZES and not STANDALONE.match(name)
-        for line in text.splitlines()
+        f"{source.name}: {line.strip()}"
+        for source in sources
+        if source.name not in UNITS | NOT_SIZES and not STANDALONE.match(source.name)
+        for line in source.text.splitlines()
         if MIB.search(line)
     ]
     assert not wrong
 
 
 def test_the_clock_in_milliseconds_is_read_in_one_place(sources):
-    assert [name for name, text, _ in sources if MILLISECONDS_NOW.search(text)] == ["aliquot/clock.py"]
+    assert [source.name for source in sources if MILLISECONDS_NOW.search(source.text)] == ["aliquot/clock.py"]

@@ -1,5 +1,6 @@
 """Random but sensible scenarios, with small numbers so that coincidences happen."""
 
+from hypothesis import settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -8,6 +9,12 @@ from aliquot.core.model import CPU, DeviceSpec, FunctionSpec, Times
 from aliquot.sim.arrivals import Arrival, ListedWorkload
 from aliquot.sim.contention import V100_STRETCH, InterferenceCurve
 from aliquot.sim.engine import Scenario
+
+
+def examples_divided_by(number):
+    """Limit a costly test to a part of the examples that the profile asks for."""
+    return settings(max_examples=settings().max_examples // number)
+
 
 times = st.sampled_from([0, 1, 2, 3, 5, 0.1, 0.2, 0.3, 2.5])
 

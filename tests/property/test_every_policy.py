@@ -1,10 +1,10 @@
 """Properties of every policy under random workloads: the invariants hold after every step, and every call ends once."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from strategies import scenarios
+from strategies import examples_divided_by, scenarios
 
 from aliquot.config import PolicySettings
 from aliquot.core.model import DeviceSpec, FunctionSpec, Times
@@ -20,6 +20,7 @@ from aliquot.testing.chaos import ChaosShell
 
 
 @pytest.mark.parametrize("policy", sorted(SIMULATED_QUEUEING))
+@examples_divided_by(3)
 @given(scenario=scenarios(), keepalive=st.sampled_from([None, *sorted(KEEPALIVE)]))
 def test_every_call_is_dispatched_once_after_it_arrived_and_ends_once(policy, scenario, keepalive):
     settings = PolicySettings(policy, keepalive, params={"fixed_ttl": {"ttl_s": "2"}, "exclusive": {"rebalance": "1"}})
@@ -34,6 +35,7 @@ def test_every_call_is_dispatched_once_after_it_arrived_and_ends_once(policy, sc
 
 
 @pytest.mark.parametrize("policy", sorted(QUEUEING))
+@examples_divided_by(3)
 @given(scenario=scenarios())
 def test_a_flow_is_served_in_order_of_arrival(policy, scenario):
     lines = []
@@ -45,6 +47,7 @@ def test_a_flow_is_served_in_order_of_arrival(policy, scenario):
 
 
 @pytest.mark.parametrize("policy", sorted(SIMULATED_QUEUEING))
+@examples_divided_by(3)
 @given(scenario=scenarios())
 def test_the_same_seed_gives_the_same_bytes(policy, scenario):
     runs = []
@@ -55,6 +58,7 @@ def test_the_same_seed_gives_the_same_bytes(policy, scenario):
 
 
 @pytest.mark.parametrize("policy", sorted(QUEUEING))
+@examples_divided_by(2)
 @given(
     seed=st.integers(0, 2**32),
     keepalive=st.sampled_from(sorted(KEEPALIVE)),
@@ -90,7 +94,7 @@ def test_random_failures_lose_no_call(policy, seed, keepalive, host_memory_bytes
 
 
 @pytest.mark.parametrize("policy", sorted(QUEUEING))
-@settings(max_examples=25)
+@examples_divided_by(4)
 @given(seed=st.integers(0, 2**32), host_memory_bytes=st.sampled_from([None, 4 * GIB]))
 def test_nodes_that_are_lost_suspected_and_drained_lose_no_call(policy, seed, host_memory_bytes):
     nodes = [
@@ -119,7 +123,7 @@ def test_nodes_that_are_lost_suspected_and_drained_lose_no_call(policy, seed, ho
 
 
 @pytest.mark.parametrize("policy", sorted(QUEUEING))
-@settings(max_examples=5)
+@examples_divided_by(12)
 @given(seed=st.integers(0, 2**32), count=st.integers(62, 70))
 def test_random_failures_lose_no_call_among_many_devices(policy, seed, count):
     """Devices come and go, so that a decision looks at all of them or at a few."""
