@@ -2,10 +2,12 @@
 
 import json
 import pickle
+import re
 import select
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -212,3 +214,21 @@ def test_an_app_function_takes_json_as_keyword_arguments(talk):
     status, told, _ = talk.ask(frames.RUN, {}, b'{"z": 2}')
     assert status == frames.APPLICATION_ERROR
     assert "unexpected keyword argument 'z'" in told["error"]
+
+
+def test_a_run_wakes_its_sandbox_once(talk):
+    """A process that waits in `recv` is woken a second time, when the server reads its reply."""
+    talk.init("def main(args):\n    return args")
+
+    def waits():
+        status = Path(f"/proc/{talk.process.pid}/status").read_text()
+        return int(re.search(r"\nvoluntary_ctxt_switches:\t(\d+)", status)[1])
+
+    before, runs = waits(), 100
+    for _ in range(runs):
+        talk.sock.sendall(frames.REQUEST.pack(frames.RUN, 0, 2, 2) + b"{}{}")
+        select.select([talk.sock], [], [], 5)
+        time.sleep(0.002)  # so that it waits again
+        assert talk.sock.recv(100)[frames.REPLY.size :] == b"{}"
+        time.sleep(0.002)
+    assert waits() - before < 1.3 * runs

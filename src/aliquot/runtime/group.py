@@ -7,7 +7,6 @@ one begins and ends (`control_channel`).
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 from typing import Any, Callable, Protocol  # noqa: UP035 - Python 3.9 on
@@ -22,6 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .control_channel import ControlChannel
     from .output import OutputPipes
+    from .run_variables import RunVariables
 
 
 _KEY = "__OW_API_KEY"
@@ -46,10 +46,13 @@ class ResultConverter(Protocol):
 class FunctionGroup:
     """Loads the functions of a group, switches the process between them, and runs them."""
 
-    def __init__(self, description: dict[str, Any], channel: ControlChannel | None, output: OutputPipes) -> None:
+    def __init__(
+        self, description: dict[str, Any], channel: ControlChannel | None, output: OutputPipes, variables: RunVariables
+    ) -> None:
         self._max_bytes: int = description["result_bytes"]
         self._channel = channel
         self._output = output
+        self._variables = variables
         ProcessState.shared = frozenset(sys.modules) - {"__main__", program.MODULE}
         state = ProcessState()
         key = state.environment.pop(_KEY, None)  # belongs to the function for which the sandbox starts
@@ -73,7 +76,7 @@ class FunctionGroup:
                 self._current.save()
             member.restore()
             self._current = member
-        os.environ.update(env)
+        self._variables.set(env)
         return member
 
     # --- chains -----------------------------------------------------------------------------------------

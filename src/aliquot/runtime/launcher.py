@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 from typing import Any, Callable, NoReturn  # noqa: UP035 - Python 3.9 on
 
 from . import answers, exec_launcher, frames, isolation, program, runs, sdk_support
@@ -15,6 +16,7 @@ from .control_channel import ControlChannel
 from .frames import SUCCESS
 from .group import FunctionGroup
 from .output import OutputPipes, flush_streams
+from .run_variables import RunVariables
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,12 +37,11 @@ class Launcher:
         self._channel: ControlChannel | None = None
         self._sdk = False
         self._max_bytes = 0  # of a result
-        self._env = b"{}"  # of the last run
-        self._variables: dict[str, str] = {}
+        self._variables = RunVariables()
 
     def serve(self) -> NoReturn:
         """Answer requests until the server closes the socket or the function ends the process."""
-        sock = self._sock
+        sock, wait = self._sock, _wait_for(self._sock)
         try:
             request, fds = frames.receive_first(sock)
             if fds:
@@ -50,6 +51,7 @@ class Launcher:
                 # Before the reply: when it arrives, all output is in the pipes.
                 printed = self._output.flush()
                 frames.send(sock, *answer, printed=printed)
+                wait()
                 request = frames.receive(sock)
         except SystemExit as leaving:
             flush_streams()
@@ -66,8 +68,7 @@ class Launcher:
             return answers.developer_error(NOT_READY)
         if kind == frames.RUN_HANDED:
             return self._run_handed(json.loads(first), second, buffer)
-        if first != self._env:
-            self._set_environment(first)
+        self._variables.set(answers.decode(str(first, "utf-8")))
         if kind == frames.RUN:
             return runs.run_json(self._main, second, self._max_bytes, sdk=self._sdk)
         share = kind == frames.RUN_SHARED
@@ -76,9 +77,7 @@ class Launcher:
     def _run_handed(self, request: dict[str, Any], payload: bytes | memoryview, buffer: int) -> RunAnswer:
         """Run one step of a sequence of SDK functions."""
         assert self._main is not None  # noqa: S101 - it is initialised
-        os.environ.update(request["env"])
-        self._env = b""  # the variables are not those of the last run any more
-        self._variables = {}
+        self._variables.set(request["env"])
         channel = self._channel if request["hand_on"] else None
         try:
             if request["handed"]:
@@ -90,13 +89,6 @@ class Launcher:
         except Exception as error:  # noqa: BLE001 - for example a class that is not here
             return runs.print_and_answer(error)
         return runs.run_value(self._main, value, self._max_bytes, channel)
-
-    def _set_environment(self, env: bytes) -> None:
-        variables, known = answers.decode(str(env, "utf-8")), self._variables
-        for key, value in variables.items():
-            if known.get(key) != value:
-                os.environ[key] = value  # takes a microsecond, and most are those of the last run
-        self._env, self._variables = env, variables
 
     def _init(self, description: dict[str, Any]) -> RunAnswer:
         if self._main is not None or self._group is not None:
@@ -118,8 +110,19 @@ class Launcher:
 
     def _load(self, description: dict[str, Any]) -> None:
         if description.get("members"):
-            self._group = FunctionGroup(description, self._channel, self._output)
+            self._group = FunctionGroup(description, self._channel, self._output, self._variables)
             self._group.load(description["first"])
         else:
             self._sdk = description["sdk"]
             self._main = program.load(description)
+
+
+def _wait_for(sock: socket.socket) -> Callable[[], object]:
+    """Return a function that waits until there is something to read.
+
+    A process that waits in `recv` itself is woken for nothing when the server reads its reply: the kernel reports free
+    space to it.
+    """
+    readable = select.poll()
+    readable.register(sock, select.POLLIN)
+    return readable.poll
