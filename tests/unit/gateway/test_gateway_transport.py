@@ -1,99 +1,24 @@
 """The gateway behind a real server on a real socket: slow, large, broken and disconnected requests."""
 
 import asyncio
-import base64
 import gc
 import json
-import socket
-from contextlib import asynccontextmanager
 
 import pytest
-import uvicorn
-from gateway_client import ACTIONS, NS, gateway, on_a_loop
+from gateway_client import ACTIONS, NS, on_a_loop
+from gateway_wire import SERVED, served
 from virtual_time import in_virtual_time
 
-from aliquot.live.gateway.invocation.protocol import make_protocol
-from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.node.base import Outcome, Status
 from aliquot.testing.waiting import wait_on_loop
 
 BLOCKING = f"{ACTIONS}/echo?blocking=true&result=true"
 
 
-class Wire:
-    """A raw connection to the gateway."""
-
-    def __init__(self, reader, writer, key):
-        self.reader, self.writer = reader, writer
-        self._authorization = base64.b64encode(key.encode()).decode()
-
-    def head(self, method, path, **headers):
-        lines = [f"{method} {path} HTTP/1.1", "Host: gateway", f"Authorization: Basic {self._authorization}"]
-        lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
-        return "\r\n".join([*lines, "", ""]).encode()
-
-    async def send(self, data):
-        self.writer.write(data)
-        await self.writer.drain()
-
-    async def answer(self):
-        head = (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
-        headers = dict(line.lower().split(": ", 1) for line in head[1:] if line)
-        body = await self.reader.readexactly(int(headers.get("content-length", 0)))
-        return int(head[0].split()[1]), headers, body
-
-    async def error(self):
-        status, headers, body = await self.answer()
-        return status, json.loads(body)["error"], headers
-
-    def close(self):
-        self.writer.close()
-
-
 @pytest.fixture(params=["uvicorn", "fast"], autouse=True)
 def protocol(request, monkeypatch):
     """Run each test with the fast path and with ASGI."""
     monkeypatch.setitem(SERVED, "fast", request.param == "fast")
-
-
-SERVED = {"fast": False, "keep_alive_s": 5}
-
-
-@asynccontextmanager
-async def served(**settings):
-    """Yield a client and a function that connects. Any error on the event loop fails the test."""
-    trouble = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: trouble.append(context))
-    async with gateway(**settings) as g:
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            fast = make_protocol(
-                g.app.invoke, g.app.request_ids, GatewaySettings(**settings), g.app.payloads, g.app.connections
-            )
-            http = fast if SERVED["fast"] else "httptools"
-            config = uvicorn.Config(
-                g.app,
-                http=http,
-                lifespan="off",
-                log_config=None,
-                access_log=False,
-                timeout_keep_alive=SERVED["keep_alive_s"],
-            )
-            server = uvicorn.Server(config)
-            running = asyncio.create_task(server.serve(sockets=[listener]))
-            await wait_on_loop(lambda: server.started, what="the server to start")
-            wires = []
-
-            async def connect():
-                wire = Wire(*await asyncio.open_connection(*listener.getsockname()), g.key)
-                wires.append(wire)
-                return wire
-
-            yield g, connect
-            for wire in wires:
-                wire.close()
-            server.should_exit = True
-            await running
-    assert trouble == []
 
 
 @on_a_loop

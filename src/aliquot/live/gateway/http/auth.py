@@ -65,15 +65,23 @@ class Auth:
 
     def principal(self, header: bytes | None) -> Principal:
         """Return the caller with this `Authorization` header, or raise a 401."""
+        if header is None or len(header) > _MAX_HEADER_BYTES:
+            raise unauthenticated()
+        digest = self.digest(header)
+        return self.recall(digest) or self._look_up(header, digest)
+
+    def recall(self, digest: bytes) -> Principal | None:
+        """Return the caller of a header with this digest, if the key was checked since the catalogue last changed."""
         if self._generation != self._catalogue.generation:
             self._generation = self._catalogue.generation
             self._cached.clear()
             self._principals.clear()
             self._ephemeral_digests.clear()
-        if header is None or len(header) > _MAX_HEADER_BYTES:
-            raise unauthenticated()
-        digest = hashlib.blake2b(header, digest_size=16, key=self._salt).digest()
-        return self._cached.get(digest) or self._look_up(header, digest)
+        return self._cached.get(digest)
+
+    def digest(self, header: bytes) -> bytes:
+        """Return the digest by which the cache knows this header."""
+        return hashlib.blake2b(header, digest_size=16, key=self._salt).digest()
 
     def _look_up(self, header: bytes, digest: bytes) -> Principal:
         key_uuid, secret = _credentials(header)

@@ -57,6 +57,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - uvicorn's
         super().__init__(*args, **kwargs)
+        self._between = True  # the parser has read all requests so far to their ends
         self._in_head = False  # a head has begun and is incomplete
         self._chunked = False  # a chunked body is being received
         self._read = 0  # bytes that are being parsed
@@ -89,7 +90,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self.headers = []
         self.expect_100_continue = False
         self._in_head = True
-        self._chunked = False
+        self._between = self._chunked = False
 
     def end_head(self) -> None:
         """Check the size of the head that has just been parsed. Raises a `Refusal`."""
@@ -163,7 +164,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def refuse_connection(self, refusal: Refusal) -> None:
         """Stop parsing, and refuse the request once earlier requests are answered."""
-        self._in_head = self._chunked = False
+        self._between = self._in_head = self._chunked = False
         self.slow_heads.discard(self)
         self.parser = DrainingParser(self.transport)  # type: ignore[assignment] # it has the one method that is used
         if self.transport.is_closing():

@@ -24,6 +24,7 @@ from aliquot.live.gateway.http.refusal import (
 )
 from aliquot.live.gateway.http.responses import PICKLE
 from aliquot.live.gateway.invocation.exchange import Exchange, shared_arguments
+from aliquot.live.gateway.invocation.heads import KnownHead
 from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.invocations.call import Call, SharedArguments
 from aliquot.live.invocations.errors import CallRefusedError
@@ -96,17 +97,38 @@ class InvokeHandler:
             return ""
         return principal.name
 
+    def know(self, exchange: Exchange, length: int) -> KnownHead | None:
+        """Return the meaning of a head, or None if it is not to be remembered."""
+        options = self._options.get(exchange.query)
+        if options is None or exchange.authorization is None or exchange.content_type not in _JSON_TYPES:
+            return None
+        caller = self._auth.digest(exchange.authorization)
+        return KnownHead(exchange.path, options, caller, length) if self._auth.recall(caller) is not None else None
+
+    def recall(self, head: KnownHead) -> Principal | None:
+        """Return the caller of a known head, or None if its key must be checked again."""
+        return self._auth.recall(head.caller)
+
     def handle(self, exchange: Exchange) -> None:
         """Begin the call that the exchange asks for. The response comes now or later."""
         try:
             principal = self._auth.principal(exchange.authorization)
+        except Refusal as refusal:
+            exchange.refuse(refusal)
+            return
+        self.handle_of(principal, exchange)
+
+    def handle_of(self, principal: Principal, exchange: Exchange, options: InvokeOptions | None = None) -> None:
+        """Begin the call of this caller. The options are given if the head of the request is known."""
+        try:
             limiter = principal.limiter
             connection = exchange.connection
             if connection is not None and connection.payer != limiter.tenant:
                 self._connections.assign(connection, limiter.tenant)
             limiter.check()
             target = principal.targets.get(exchange.path) or self._resolve(principal, exchange.path)
-            options = self._options.get(exchange.query) or self._read_options(exchange.query)
+            if options is None:
+                options = self._options.get(exchange.query) or self._read_options(exchange.query)
             if options.timeout_s is not None:
                 check_timeout(options.timeout_s, target.resolved.action.limits.timeout, self._settings)
             body = exchange.body

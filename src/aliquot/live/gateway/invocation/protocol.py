@@ -21,6 +21,7 @@ from aliquot.live.gateway.http.guard import DiscardedTrailers, GuardedProtocol
 from aliquot.live.gateway.http.refusal import CLOSE, SLOW, Refusal
 from aliquot.live.gateway.http.responses import CORS, Body, Headers, pieces_of, size_of
 from aliquot.live.gateway.invocation.exchange import Exchange
+from aliquot.live.gateway.invocation.heads import KnownHead, KnownHeads
 from aliquot.live.gateway.invocation.invoke import PREFIX, InvokeHandler, is_invocation
 from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.store.ids import Ids
@@ -38,6 +39,7 @@ class FastCycle:
         "arrival",
         "exchange",
         "expected",
+        "identified",
         "keep_alive",
         "message_event",
         "more_body",
@@ -46,13 +48,14 @@ class FastCycle:
         "watched",
     )
 
-    def __init__(self, exchange: Exchange, expected: int, payloads: MappingBudget, *, keep_alive: bool) -> None:
+    def __init__(self, exchange: Exchange, expected: int, arrival: IncomingBody, *, keep_alive: bool) -> None:
         self.exchange = exchange
         self.expected = expected
         self.keep_alive = keep_alive
-        self.arrival = IncomingBody(expected, payloads)
+        self.arrival = arrival
         self.seen = 0  # bytes received when progress was last checked
         self.watched = False
+        self.identified = False  # the client has given the request an id
         self.more_body = True
         self.response_complete = False
         self.message_event = _NO_EVENT
@@ -78,6 +81,8 @@ _NO_EVENT = _NoEvent()
 class GatewayProtocol(GuardedProtocol):
     """The HTTP protocol of one connection."""
 
+    arrived: ClassVar[IncomingBody]  # stands for a body that came with its head
+    heads: ClassVar[KnownHeads]
     invoke: ClassVar[InvokeHandler]
     open_connections: ClassVar[Connections]
     payloads: ClassVar[MappingBudget]
@@ -107,12 +112,37 @@ class GatewayProtocol(GuardedProtocol):
     # --- receiving --------------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
+        begins = self._between and not self.busy
+        if begins and not self.flow.write_paused and not self.transport.is_closing():
+            head = self.heads.find(data)
+            if head is not None and self._take_known_head(head, data):
+                return
         super().data_received(data)
         cycle = self._fast_cycle
-        if cycle is not None and cycle.more_body and not cycle.watched:
-            cycle.watched = True
-            self._begin_body(cycle)
-            self.slow.add(self)
+        if cycle is None:
+            return
+        if cycle.more_body:
+            if not cycle.watched:
+                cycle.watched = True
+                self._begin_body(cycle)
+                self.slow.add(self)
+        elif begins and cycle.keep_alive and not cycle.identified:
+            head = self.invoke.know(cycle.exchange, cycle.expected)
+            if head is not None:
+                self.heads.remember(data, head)
+
+    def _take_known_head(self, head: KnownHead, data: bytes) -> bool:
+        """Begin the request of a head that was read before, without parsing it. Return False if it must be read."""
+        principal = self.invoke.recall(head)
+        if principal is None:
+            return False
+        body, request_id = data[len(data) - head.length :], self.request_ids.of(None)
+        exchange = Exchange(head.path, b"", None, None, request_id, body, self._respond, None, self)
+        cycle = self._fast_cycle = self._unanswered = FastCycle(exchange, head.length, self.arrived, keep_alive=True)
+        self.cycle = cycle  # type: ignore[assignment]
+        cycle.more_body = False
+        self.invoke.handle_of(principal, exchange, head.options)
+        return True
 
     def _begin_body(self, cycle: FastCycle) -> None:
         """Refuse a request early, before the rest of its body, or reserve memory for all of it."""
@@ -169,9 +199,11 @@ class GatewayProtocol(GuardedProtocol):
             None,
             self,
         )
-        self._fast_cycle = FastCycle(exchange, int(length), self.payloads, keep_alive=self.parser.should_keep_alive())
-        self._unanswered = self._fast_cycle
-        self.cycle = self._fast_cycle  # type: ignore[assignment]
+        arrival = IncomingBody(int(length), self.payloads)
+        cycle = FastCycle(exchange, int(length), arrival, keep_alive=self.parser.should_keep_alive())
+        cycle.identified = b"x-request-id" in values
+        self._fast_cycle = self._unanswered = cycle
+        self.cycle = cycle  # type: ignore[assignment]
         return True
 
     def on_body(self, body: bytes) -> None:
@@ -183,6 +215,7 @@ class GatewayProtocol(GuardedProtocol):
             cycle.arrival.add(body)
 
     def on_message_complete(self) -> None:
+        self._between = True
         cycle = self._fast_cycle
         if cycle is None:
             super().on_message_complete()
@@ -310,6 +343,8 @@ def make_protocol(
 ) -> type[asyncio.Protocol]:
     """Return the protocol class for one gateway. uvicorn makes an instance for every connection."""
     bound = {
+        "arrived": IncomingBody(0, payloads),
+        "heads": KnownHeads(),
         "invoke": invoke,
         "payloads": payloads,
         "open_connections": connections,

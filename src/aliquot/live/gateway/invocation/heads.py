@@ -1,0 +1,65 @@
+"""Heads of invocation requests that were read before, by the digest of their bytes.
+
+Clients send the same head again and again. The meaning of a head is remembered: its path, its options and the length of
+the body. The caller, the action and the limits are looked up for every request, so a key, an action or a limit that
+changes takes effect at once. Unusual heads are not remembered. Examples are heads with an id for the request, with a
+session, or with a request to close the connection.
+"""
+
+import hashlib
+import os
+
+from aliquot.live.gateway.http.query import InvokeOptions
+
+MAX_HEADS = 1024
+MAX_HEAD_BYTES = 2048
+MAX_BODY_BYTES = 65_536  # of requests whose heads are remembered; larger bodies seldom arrive at once
+_BEGIN = b"POST /api/v1/namespaces/"
+_END = b"\r\n\r\n"
+
+
+class KnownHead:
+    """The meaning of a head. The caller is known by a digest of its credentials, see `Auth.recall`."""
+
+    __slots__ = ("caller", "length", "options", "path")
+
+    def __init__(self, path: bytes, options: InvokeOptions, caller: bytes, length: int) -> None:
+        self.path = path
+        self.options = options
+        self.caller = caller
+        self.length = length  # of the body
+
+
+class KnownHeads:
+    """The remembered heads of all connections. When there are too many, all are forgotten."""
+
+    def __init__(self) -> None:
+        self._salt = os.urandom(32)
+        self._heads: dict[bytes, KnownHead] = {}
+
+    def __len__(self) -> int:
+        return len(self._heads)
+
+    def find(self, data: bytes) -> KnownHead | None:
+        """Return the head of a request, if it is known and the data are exactly one request."""
+        if not data.startswith(_BEGIN):
+            return None
+        end = data.find(_END, 0, MAX_HEAD_BYTES) + len(_END)
+        head = self._heads.get(self._digest(data[:end]))
+        return head if head is not None and head.length == len(data) - end else None
+
+    def remember(self, data: bytes, head: KnownHead) -> None:
+        """Remember the head of a request that was read from these bytes, if it is small enough.
+
+        The parser has read one request that ends with the data. So the first empty line is the end of its head if the
+        length of its body follows.
+        """
+        end = data.find(_END, 0, MAX_HEAD_BYTES) + len(_END)
+        if len(data) - end == head.length <= MAX_BODY_BYTES and data.startswith(_BEGIN):
+            if len(self._heads) >= MAX_HEADS:
+                self._heads.clear()
+            self._heads[self._digest(data[:end])] = head
+
+    def _digest(self, head: bytes) -> bytes:
+        """Return the key of a head. The head itself is not kept, because it has the caller's secret."""
+        return hashlib.blake2b(head, digest_size=16, key=self._salt).digest()
