@@ -130,6 +130,7 @@ class DeviceIndex:
         self.datasets = Datasets()
         self.classes: dict[tuple[DeviceSpec, int], DeviceClass] = {}
         self.groups: dict[tuple[str, str], DeviceGroup] = {}
+        self.nodes: dict[str, int] = {}  # number of devices on each node
         self.listed = False  # whether there are so many that free compute is kept up to date
         self._count = 0
         self._by_idle: dict[tuple[str, int], OrderedDict[str, DeviceGroup]] = {}  # by kind and number of idle devices
@@ -147,6 +148,7 @@ class DeviceIndex:
         place = (device.spec.node, device.spec.kind)
         device.group = self.groups.setdefault(place, DeviceGroup(*place))
         device.group.devices[device.index] = device
+        self.nodes[device.spec.node] = self.nodes.get(device.spec.node, 0) + 1
         self._count += 1
         if self.listed:
             self._list(device)
@@ -158,6 +160,9 @@ class DeviceIndex:
         if self.listed:
             self._unlist(device)
         del own.devices[device.index], group.devices[device.index]
+        self.nodes[group.node] -= 1
+        if not self.nodes[group.node]:
+            del self.nodes[group.node]
         self._count -= 1
         if not group.devices:
             del self.groups[group.node, group.kind]

@@ -173,7 +173,7 @@ class View:
     there are. Among more devices they are a few, in a fixed order, so that a decision costs the same on any number.
     """
 
-    __slots__ = ("classes", "devices", "freed", "index", "many", "now", "packing", "pools_slots")
+    __slots__ = ("classes", "devices", "devices_per_node", "freed", "index", "many", "now", "packing", "pools_slots")
 
     def __init__(
         self,
@@ -190,12 +190,14 @@ class View:
         self.devices: Sequence[DeviceView] = () if devices is None else devices  # that may get work
         self.classes: Sequence[DeviceClass] = ()  # of these devices
         self.many = False  # whether there are too many to look at each of them
+        self.devices_per_node = 1.0  # mean over the nodes, or 1 without any
         self.freed: dict[int, Device] = {}  # devices where a slot or memory was freed since the policy last chose
 
     def set_classes(self, classes: Iterable[DeviceClass]) -> None:
         """Record that the devices have changed, and which classes they are of."""
         self.classes = list(classes)
         self.many = len(self.devices) > MAX_CANDIDATES
+        self.devices_per_node = max(1.0, len(self.devices) / max(1, len(self.index.nodes)))
 
     # --- places to look at ------------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 """`fair_resident`, tested by the weaknesses of other policies that it avoids. Each switch brings one of them back."""
 
 import pytest
+from msgspec.structs import replace
 
 from aliquot.config import PolicySettings
 from aliquot.core.commands import StopSandbox, WakeAt
@@ -230,3 +231,13 @@ def test_hole_6_the_switches_restore_published_companions_and_leave_the_pool_as_
     old = resident(function("f"), by_value=False, adaptive=False)
     assert old.scheduler.policy_names[:3] == ("fair_resident", "anticipatory", "lru")
     assert old.scheduler.pool.slots is None
+
+
+def test_the_window_on_many_equal_nodes_is_the_window_on_one():
+    def window(nodes):
+        devices = [replace(device(f"gpu-{n}"), node=f"n{n // 4}") for n in range(4 * nodes)]
+        harness = resident(function("f", run_s=3, cold_s=0, load_s=0), devices=devices)
+        harness.call("f")
+        return harness.flow("f").domain.policy._window.size
+
+    assert window(20) == window(1) == 12 * 3 / 4  # twelve charges of 3 s, on 4 devices

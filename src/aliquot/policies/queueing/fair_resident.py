@@ -32,7 +32,7 @@ LEARNING_RATE = 0.05  # weight of a new charge in the typical one
 class FairResidentParams(Params, frozen=True):
     patience: float = 30  # a call that waited this many times its length is as urgent as a new one of length 0
     window_s: float = 5  # distance that a flow may run ahead, in device seconds
-    window_steps: float = 12  # the same in typical charges, divided by the number of devices, if adaptive
+    window_steps: float = 12  # the same in typical charges, divided by the devices of a node, if adaptive
     window_swaps: float = 10  # if adaptive, it is at least so many typical swap-ins
     unknown_s: float = 1  # run time of a function without a declared or measured one
     joint: bool = True
@@ -116,10 +116,13 @@ class FairResident(Queueing):
             self._clock.set_idle(flow)
         if params.adaptive:
             self._typical += LEARNING_RATE * (charge - self._typical) if self._typical else charge
-            self._set_window(flow, device, invocation.share, len(view.devices) or 1)
+            self._set_window(flow, device, invocation.share, view.devices_per_node)
 
-    def _set_window(self, flow: FlowView, device: DeviceView, share: float, devices: int) -> None:
-        """Set the window from the typical charge. A window of a few swap-ins would be spent on them alone."""
+    def _set_window(self, flow: FlowView, device: DeviceView, share: float, devices: float) -> None:
+        """Set the window from the typical charge. A window of a few swap-ins would be spent on them alone.
+
+        It is divided by the devices of one node. With as many flows on each node, virtual time passes as on one.
+        """
         load_s = reload_s(flow, device)
         if 0 < self._start_s <= load_s:
             swap = load_s * share

@@ -1,5 +1,6 @@
 """Read the steps of a journal, whichever format wrote them.
 
+5  As 4. The scheduler in its snapshots has other fields.
 4  Devices belong to nodes, and more commands carry a reason and the invocation that room is made for.
 3  As 2. The scheduler in its snapshots has other fields.
 2  `StartSandbox` carries its invocation, and commands name a place as a list of devices.
@@ -16,8 +17,9 @@ from msgspec.structs import replace
 
 from aliquot.core.commands import Command, LoadMemory, SetSlice, StartSandbox, StopSandbox, UnloadMemory
 from aliquot.core.places import SEPARATOR
-from aliquot.live.invocations.journal.snapshot import FORMAT
 from aliquot.live.invocations.journal.writer import JournalStep
+
+WITH_REASONS = 4  # the first format whose commands carry a reason and the invocation that room is made for
 
 _decode = msgspec.msgpack.Decoder(JournalStep).decode
 
@@ -32,7 +34,7 @@ def read_step(body: bytes, journal_format: int) -> JournalStep:
 
 def in_format(commands: list[Command], journal_format: int) -> list[Command]:
     """Return the commands without the fields that the format did not have yet, for a comparison."""
-    return commands if journal_format == FORMAT else [_without_new_fields(command) for command in commands]
+    return commands if journal_format >= WITH_REASONS else [_without_new_fields(command) for command in commands]
 
 
 def _without_new_fields(command: Command) -> Command:
