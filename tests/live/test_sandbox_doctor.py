@@ -1,6 +1,8 @@
 """The findings of `aliquot doctor` on this machine."""
 
-from pathlib import Path
+import os
+
+from sandboxes import control_groups
 
 from aliquot.live.node.doctor import examine
 
@@ -12,4 +14,4 @@ def test_every_layer_is_examined_and_what_is_missing_has_a_consequence(tmp_path)
         assert finding.detail
         assert finding.ok or finding.consequence, finding
     assert not (tmp_path / "not").exists()
-    assert not list(Path("/sys/fs/cgroup").glob("*/aliquot-doctor-*"))
+    assert not control_groups(f"aliquot-doctor-{os.getpid()}")

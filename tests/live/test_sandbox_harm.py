@@ -2,22 +2,21 @@
 
 import asyncio
 import contextlib
-import json
 import os
 import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from types import SimpleNamespace
 
 import psutil
 import pytest
 from places import SUPPORT
-from sandboxes import RUNAWAY_CODE, NodeRig, isolation, play, result, texts, with_and_without_walls
+from sandboxes import RUNAWAY_CODE, NodeRig, control_groups, isolation, play, result, texts, with_and_without_walls
 
 from aliquot.live.node.base import Status
 from aliquot.live.node.device_queues import DeviceQueues
+from aliquot.live.node.sandbox_resources import tag_of
 from aliquot.live.node.states import IDLE
 from aliquot.live.node.swaps import NOT_OUT, SandboxSwapper
 from aliquot.live.node.zygote_process import ZygoteProfile
@@ -383,13 +382,7 @@ def test_kill_9_of_the_server_leaves_nothing_behind(tmp_path):
         assert result(await rig.run(await rig.started(ECHO), {"a": 1})) == {"a": 1}
 
     play(tmp_path / "data", scene)  # the next server on the same data finds its place clean
-    left = [
-        path for path in Path("/sys/fs/cgroup").glob("*/aliquot-*/*") if path.is_dir() and "doctor" not in str(path)
-    ]
-    data = json.dumps([str(path) for path in left])
-    import zlib
-
-    assert f"aliquot-{zlib.crc32(str(tmp_path / 'data').encode()):08x}" not in data
+    assert not control_groups(tag_of(tmp_path / "data"))
 
 
 @pytest.mark.parametrize("pause", [0, 0.5], ids=["at once", "one by one"])
