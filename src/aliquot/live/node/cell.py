@@ -161,17 +161,25 @@ class Cell:
     """A process to be, with the server's ends of its channels."""
 
     def __init__(
-        self, number: int, process: ProcessHandle, ended: Callable[["Cell"], None], *, own_network: bool = False
+        self,
+        number: int,
+        process: ProcessHandle,
+        ended: Callable[["Cell"], None],
+        *,
+        own_network: bool = False,
+        zygote_crashed: Callable[[], bool] = lambda: False,
     ) -> None:
         """Make the channels. `ended` is called when the process has ended or could not be forked. Raises `OSError`.
 
-        With `own_network` the cell is used only after `network_made`.
+        With `own_network` the cell is used only after `network_made`. `zygote_crashed` says whether the cell ends
+        because its zygote did.
         """
         self.number = number
         self.process = process
         self.listener: CellListener | None = None
         self.reserved: Reservation | None = None  # its part of the tenant's sandboxes
         self.has_ended = False
+        self.zygote_crashed = zygote_crashed
         self._tell_ended = ended
         self._unwanted = False
         self._view: int | None = None  # the descriptor on which the kernel asks about the datasets

@@ -67,7 +67,8 @@ class CellPool:
         fds: tuple[int, ...] = ()
         cell: Cell | None = None
         try:
-            cell = Cell(self._last, process, self._ended, own_network=self._networks.are_own)
+            networks, crashed = self._networks.are_own, zygote.has_crashed
+            cell = Cell(self._last, process, self._ended, own_network=networks, zygote_crashed=crashed)
             fds = cell.take_process_ends()
             fds += process.cgroup.open_procs() if process.cgroup else ()
             if zygote.views:

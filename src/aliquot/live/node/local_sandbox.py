@@ -143,7 +143,10 @@ class LocalSandbox:
     # --- events of the cell and of the connection -------------------------------------------------------
 
     def never_forked(self, status: Status, why: str) -> None:
-        self.fail(status, why)
+        if self.state == STARTING and self.cell.zygote_crashed():
+            self.hung_up(unread=True)
+        else:
+            self.fail(status, why)
 
     def process_ended(self) -> None:
         """Read what the launcher sent before it ended, then report the end."""
@@ -165,9 +168,10 @@ class LocalSandbox:
         """Report the end of a launcher that has closed its connection.
 
         A launcher that ended before it read the request is replaced by another: an empty cell, or a sandbox that ended
-        while it was idle. A sandbox that never finished a run is not replaced, since the next one may end the same way.
+        while it was idle. So is one that ended with its zygote during its init. A sandbox that never finished a run is
+        not replaced, since the next one may end the same way.
         """
-        self._unread = self._unread or unread
+        self._unread = self._unread or unread or (self.state == STARTING and self.cell.zygote_crashed())
         if self._unread and (self.state == STARTING or (self.state == RUNNING and self._runs)):
             self.kill()
             self._listener.refused(self)

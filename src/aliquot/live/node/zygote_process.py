@@ -148,6 +148,12 @@ class ZygoteProcess:
         if self.alive and not self._ready and all(waiter.done() for waiter in self._waiting):
             self._die(StartError(Status.DEVELOPER_ERROR, IMPORTS_GIVEN_UP.format(IMPORT_TIMEOUT_S)), failed=True)
 
+    def has_crashed(self) -> bool:
+        """Return whether the zygote could fork, and then ended without being told to and with memory left."""
+        if self.alive:  # as far as the event loop has heard
+            return self._ready and self._process.poll() is not None
+        return self._ready and self.failure is not None and self.failure.status == Status.INTERNAL_ERROR
+
     @property
     def ready_cells(self) -> int:
         """The number of cells that are kept for the next starts."""
