@@ -22,7 +22,7 @@ class RootGroup(TyperGroup):
 
     def __init__(self, **options: Any) -> None:  # noqa: ANN401 - options of typer
         super().__init__(**options)
-        self.commands = OwnCommands()  # type: ignore[assignment] - typer only reads it
+        self.commands = OwnCommands()  # type: ignore[assignment]  # typer only reads it
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401 - typer's own type, which changes its module
         from importlib.metadata import entry_points
