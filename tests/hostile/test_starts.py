@@ -1,6 +1,8 @@
 """Starts that never end, and builds without measure: they are ended, and the neighbour is served meanwhile."""
 
 import os
+import subprocess
+import sys
 
 import pytest
 from package_index import PackageIndex, source_archive
@@ -147,6 +149,17 @@ def stuck(tenants, calls):
 def test_calls_that_wait_for_an_index_that_never_answers_take_no_slot(tenants, stuck):
     tenants.check_neighbour()
     assert not any(record(tenants.attacker, call) for call in stuck[0]), "they still wait"
+    builds = tenants.server.operate("GET", "status")["builds"]
+    assert [(build["tenants"], build["requirements"], build["running"]) for build in builds] == [
+        (["attacker"], [f"stuck=={number}"], number < 2) for number in range(4)
+    ]
+    assert all(build["asked_s_ago"] > 0 for build in builds)
+    shown = subprocess.run(
+        [sys.executable, "-m", "aliquot", "status", "--data", tenants.server.data],
+        capture_output=True, text=True, check=True, timeout=60,
+    ).stdout  # fmt: skip
+    assert "builds of environments: 2 wait" in shown
+    assert shown.count("attacker") == 2
 
 
 @pytest.mark.budget("builds")

@@ -2,14 +2,18 @@
 
 import asyncio
 import resource
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 import uvloop
+from sandboxes import play
 
 from aliquot.core.units import MIB
 from aliquot.live.node.base import Status
 from aliquot.live.node.cell import Cell, ProcessHandle
+from aliquot.live.node.error_output import READ_PAUSE_S
 from aliquot.live.node.isolation import NO_ISOLATION, walls
 from aliquot.live.node.sandbox_resources import SandboxResources
 from aliquot.live.node.states import StartError
@@ -137,6 +141,42 @@ def test_a_zygotes_errors_cost_the_server_no_memory(script):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     uvloop.run(scene())
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000, "kilobytes"
+
+
+def test_a_zygote_that_prints_without_end_waits_and_fills_no_disk(script, tmp_path):
+    printed = tmp_path / "printed"
+    script(f"""
+while True:
+    os.write(2, bytes(2**16))
+    with open({str(printed)!r}, "ab") as file:
+        file.write(b"x")
+""")
+
+    async def scene():
+        zygote = ZygoteProcess(ZygoteProfile(), walls(NO_ISOLATION, "/nowhere"), asyncio.get_running_loop())
+        before_s = time.monotonic()
+        await wait_on_loop(lambda: printed.exists() and printed.stat().st_size > 5, what="the first prints")
+        await asyncio.sleep(0.5)
+        most = 2 + (time.monotonic() - before_s) / READ_PAUSE_S
+        assert printed.stat().st_size < most, "pieces of 64 KiB: one in each pause, and one in the pipe"
+        zygote.kill()
+
+    uvloop.run(scene())
+
+
+def test_a_zygote_that_no_longer_forks_is_ended_with_the_start_that_waited_for_it(script, tmp_path):
+    script(READY + STAY)
+
+    async def scene(rig):
+        (zygote,) = await wait_on_loop(psutil.Process().children, what="the zygote of the node")
+        outcome = await rig.not_started("def main(args): return {}", timeout_ms=300)
+        assert outcome.timed_out
+        await wait_on_loop(
+            lambda: not zygote.is_running() or zygote.status() == psutil.STATUS_ZOMBIE,
+            what="the end of the zygote that does not fork",
+        )
+
+    play(tmp_path / "data", scene, isolation=NO_ISOLATION)
 
 
 def test_a_profile_that_fails_is_left_alone_for_a_while(script, tmp_path):

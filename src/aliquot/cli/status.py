@@ -12,6 +12,7 @@ from aliquot.cli.console import output
 from aliquot.cli.gateway import AsJson, Data, GatewayClient, connect
 from aliquot.cli.results import percent, print_json, seconds, show, size, table, text
 
+_MAX_REQUIREMENTS_CHARS = 80
 _BUSIEST_FIRST = ("busy", "starting", "loading", "warm", "host-warm")
 
 
@@ -24,6 +25,8 @@ def status(data: Data = None, as_json: AsJson = False) -> None:
         return
     output.print(_headline(gateway, found))
     show(_devices(found))
+    if found.get("builds"):
+        output.print(_builds(found["builds"]))
     if found.get("fabric"):
         output.print(_fabric(found["fabric"]))
 
@@ -65,6 +68,8 @@ def _status(gateway: GatewayClient) -> dict[str, Any]:
 
 def _screen(gateway: GatewayClient, found: dict[str, Any], rows: int) -> RenderableType:
     parts: list[RenderableType] = [_devices(found), _flows(found, rows)]
+    if found.get("builds"):
+        parts.append(_builds(found["builds"]))
     if found.get("fabric"):
         parts.append(_fabric(found["fabric"]))
     parts.append(_sandboxes(found, rows))
@@ -105,6 +110,18 @@ def _devices(found: dict[str, Any]) -> Table:
             size(device.get("resident_bytes")),
             size(device.get("memory_bytes")),
             text(device.get("sandboxes")),
+        )
+    return rows
+
+
+def _builds(builds: list[dict[str, Any]]) -> Table:
+    """Make the table of environments that are being built, with the number of those that wait."""
+    running = [build for build in builds if build["running"]]
+    rows = table(f"builds of environments: {len(builds) - len(running)} wait", "for", "requirements", ">asked for")
+    for build in running:
+        requirements = ", ".join(build["requirements"])
+        rows.add_row(
+            ", ".join(build["tenants"]), requirements[:_MAX_REQUIREMENTS_CHARS], f"{seconds(build['asked_s_ago'])} ago"
         )
     return rows
 

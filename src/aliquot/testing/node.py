@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from aliquot.core.model import CPU, DeviceSpec
 from aliquot.live.device.records import DeviceUsage
-from aliquot.live.node.base import Launch, NodeListener, Outcome, RunRequest, SandboxUsage, Status
+from aliquot.live.node.base import BuildStatus, Launch, NodeListener, Outcome, RunRequest, SandboxUsage, Status
 
 
 class ScriptedNode:
@@ -73,6 +73,9 @@ class ScriptedNode:
 
     def usage(self) -> list[SandboxUsage]:
         return []
+
+    def build_status(self) -> list[BuildStatus]:
+        return [BuildStatus(("guest",), requirements, True, 0.0) for requirements, _ in self.builds]
 
     def device_usage(self) -> list[DeviceUsage]:
         """Return the usage that the test has set."""

@@ -30,8 +30,10 @@ async def restart(path):
         async with catalogue.writing(namespace):
             for name in ("called", "failed", "old", "never"):
                 await catalogue.put(Action(namespace, name, "0.0.1", Exec("python:3.11", "")))
-    records = {"called": (0, b"{}"), "failed": (0, b'{"statusCode":2}'), "old": (2 * MAX_AGE_MS, b"{}")}
-    for number, (name, (age_ms, summary)) in enumerate(records.items()):
+    failure = b'{"statusCode":2}'
+    records = [("called", 1, failure), ("called", 0, b"{}"), ("old", 2 * MAX_AGE_MS, b"{}")]
+    records += [("failed", 1, b"{}"), ("failed", 0, failure)]  # it worked before it was replaced
+    for number, (name, age_ms, summary) in enumerate(records):
         one = activation(number, owner=catalogue.namespace("two").owner, name=name, start=START_MS - age_ms)
         store.record(replace(one, summary=summary))
     await store.flush()

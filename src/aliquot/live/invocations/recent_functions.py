@@ -1,4 +1,4 @@
-"""Prepare functions after a start of the server: only those that were called with success a short while ago.
+"""Prepare functions after a start of the server: only those whose last call was a short while ago, with success.
 
 A function that is not called any more, or that fails, would cost a zygote at every start.
 """
@@ -24,8 +24,10 @@ async def prepare_recent(host: FunctionHost, store: Store, catalogue: Catalogue,
     prepared = 0
     for namespace in catalogue.namespaces():
         query = ActivationQuery(namespace.owner, since=now_ms - MAX_AGE_MS, limit=MAX_RECORDS)
-        recent = [each for each in await store.activations(query) if _succeeded(each.summary)]
-        for name in dict.fromkeys(each.name for each in recent):
+        last: dict[str, bytes] = {}  # the summary of the newest call, by function
+        for each in await store.activations(query):
+            last.setdefault(each.name, each.summary)
+        for name in (name for name, summary in last.items() if _succeeded(summary)):
             try:
                 resolved = catalogue.resolve(namespace.name, full_name(namespace.name, name))
             except (NotFoundError, AccessDeniedError):

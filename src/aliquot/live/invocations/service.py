@@ -221,7 +221,8 @@ class Service:
         self._node.set_weight(namespace.name, namespace.weight)
 
     def status(self) -> dict[str, Any]:
-        found = describe(self.scheduler, self._node.usage(), calls=len(self.calls), stopping=self.registry.stopping)
+        node, stopping = self._node, self.registry.stopping
+        found = describe(self.scheduler, node.usage(), node.build_status(), calls=len(self.calls), stopping=stopping)
         self.usage.refresh()
         if self.fabric.figures:
             found["fabric"] = self.fabric.figures

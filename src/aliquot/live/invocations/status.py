@@ -3,15 +3,24 @@
 from collections.abc import Iterable
 from typing import Any
 
+from msgspec import to_builtins
+
 from aliquot.core.device import Device
 from aliquot.core.flow import Flow
 from aliquot.core.places import place_text
 from aliquot.core.records import Sandbox
 from aliquot.core.scheduler import Scheduler
-from aliquot.live.node.base import SandboxUsage
+from aliquot.live.node.base import BuildStatus, SandboxUsage
 
 
-def describe(scheduler: Scheduler, usage: Iterable[SandboxUsage], *, calls: int, stopping: bool) -> dict[str, Any]:
+def describe(
+    scheduler: Scheduler,
+    usage: Iterable[SandboxUsage],
+    builds: Iterable[BuildStatus],
+    *,
+    calls: int,
+    stopping: bool,
+) -> dict[str, Any]:
     """Return the status that `aliquot top` and the operator's routes show."""
     used = {entry.sandbox: entry for entry in usage}
     pool, nodes = scheduler.pool, scheduler.registry.nodes.values()
@@ -25,6 +34,7 @@ def describe(scheduler: Scheduler, usage: Iterable[SandboxUsage], *, calls: int,
         "sandboxes_started": pool.started,
         "devices": [_device(device) for device in scheduler.registry.devices.values()],
         "flows": [_flow(flow) for flow in scheduler.registry.flows.values()],
+        "builds": [to_builtins(build) for build in builds],
         "sandboxes": [_sandbox(sandbox, used.get(sandbox.id)) for sandbox in pool.sandboxes.values()],
     }
 

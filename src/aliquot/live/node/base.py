@@ -182,6 +182,15 @@ class SandboxUsage(Struct, frozen=True):
     frozen: bool = False
 
 
+class BuildStatus(Struct, frozen=True):
+    """An environment that is being built or waits for its turn, for the operator's status."""
+
+    tenants: tuple[str, ...]  # who asked for it, the first one first
+    requirements: tuple[str, ...]
+    running: bool
+    asked_s_ago: float
+
+
 class Node(Protocol):
     @property
     def devices(self) -> tuple[DeviceSpec, ...]: ...
@@ -251,6 +260,10 @@ class Node(Protocol):
         ...
 
     def usage(self) -> list[SandboxUsage]: ...
+
+    def build_status(self) -> list[BuildStatus]:
+        """Return the builds of environments that run or wait, in the order in which they were asked for."""
+        ...
 
     def device_usage(self) -> list[DeviceUsage]:
         """Return what sandboxes have used of accelerators so far, and hold there now. Takes microseconds."""

@@ -5,8 +5,11 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from aliquot.core.places import Place
+from aliquot.core.places import Place, place_text
+from aliquot.live.node.base import Status
+from aliquot.live.node.states import NOT_RELEASED, StartError
 
+RELEASE_TIMEOUT_S = 60  # for sandboxes that were stopped to make space for another
 Releaser = int | tuple[str, int]  # a sandbox that ends, or a swap with the number of its sandbox
 
 
@@ -59,8 +62,12 @@ class DeviceQueues:
         self._queues[first].run(command)
 
     async def wait(self, place: Place) -> None:
-        """Wait until no memory is being released on any device of the place."""
+        """Wait until no memory is being released on any device of the place. Raises `StartError` if that never ends."""
         if any(self._queues[device].is_releasing for device in place):
             released = asyncio.Event()
             self.run(place, released.set)
-            await released.wait()
+            try:
+                await asyncio.wait_for(released.wait(), RELEASE_TIMEOUT_S)
+            except TimeoutError:
+                text = NOT_RELEASED.format(place_text(place), RELEASE_TIMEOUT_S)
+                raise StartError(Status.INTERNAL_ERROR, text) from None

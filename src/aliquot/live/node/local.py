@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from aliquot.budgets import MappingBudget
 from aliquot.core.model import DeviceSpec
-from aliquot.core.places import Place, place_text
+from aliquot.core.places import Place
 from aliquot.core.units import MIB
 from aliquot.descriptors import DescriptorShares, divide_descriptors
 from aliquot.live.bodies.json_check import CheckResult
@@ -23,7 +23,17 @@ from aliquot.live.device.drivers import Drivers, watch_devices
 from aliquot.live.device.records import DeviceUsage
 from aliquot.live.device.tenant_cpu import TenantCpu
 from aliquot.live.node.active_sandboxes import ActiveSandboxes
-from aliquot.live.node.base import Launch, NestedRun, Node, NodeListener, Outcome, RunRequest, SandboxUsage, Status
+from aliquot.live.node.base import (
+    BuildStatus,
+    Launch,
+    NestedRun,
+    Node,
+    NodeListener,
+    Outcome,
+    RunRequest,
+    SandboxUsage,
+    Status,
+)
 from aliquot.live.node.cell import Cell
 from aliquot.live.node.cells import MAX_READY_CELLS, CellPool
 from aliquot.live.node.dataset_views import DatasetViews, NoDatasetViews
@@ -40,7 +50,7 @@ from aliquot.live.node.sandbox_budget import SandboxBudget
 from aliquot.live.node.sandbox_resources import MAX_PROCESSES, SCRATCH_BYTES, SandboxResources, tag_of
 from aliquot.live.node.shared_buffers import NodeBuffers
 from aliquot.live.node.start_preparation import MissingEnvironmentError, StartPreparation
-from aliquot.live.node.states import GONE, IDLE, NOT_RELEASED, StartError, error
+from aliquot.live.node.states import GONE, IDLE, StartError, error
 from aliquot.live.node.swaps import SandboxSwapper
 from aliquot.live.node.zygote_process import ZygoteProfile
 from aliquot.live.node.zygotes import ZygotePool
@@ -51,7 +61,6 @@ RESULT_BYTES = 64 * MIB
 MIN_REPLIES = 5  # of the largest size, so that a tenant gets memory for one of them beside a greedy tenant
 DEFAULT_SHARES = divide_descriptors(4096)
 STOP_TIMEOUT_S = 5  # for sandboxes, before their zygotes are ended
-RELEASE_TIMEOUT_S = 60  # for sandboxes that were stopped to make space for another
 
 
 class _PendingStart(Struct, frozen=True):
@@ -214,7 +223,7 @@ class LocalNode(Node):
         """Start a sandbox. Whether it has started, failed or found no environment is reported to the listener."""
         memory_bytes = launch.memory_bytes + self._drivers.host_bytes(launch.place, launch.device_bytes)
         try:
-            await self._wait_for_release(launch.place)
+            await self._queues.wait(launch.place)
             begun_s = self._loop.time()
             runtime = self._preparation.runtime(launch)
             zygote = await self._preparation.zygote(launch, runtime)
@@ -250,18 +259,8 @@ class LocalNode(Node):
         await sandbox.start_over
         if not cell.process.pid and time.perf_counter() >= sandbox.deadline_s:
             zygote.kill()  # it answers no longer, and would keep other starts waiting
-        self._cells.keep_ready(
-            zygote, MAX_READY_CELLS
-        )  # only now, so that the next fork does not compete with this start
-
-    async def _wait_for_release(self, place: Place) -> None:
-        """Wait for stops and unloads on the devices. Raises `StartError` if they do not end."""
-        try:
-            async with asyncio.timeout(RELEASE_TIMEOUT_S):
-                await self._queues.wait(place)
-        except TimeoutError:
-            text = NOT_RELEASED.format(place_text(place), RELEASE_TIMEOUT_S)
-            raise StartError(Status.INTERNAL_ERROR, text) from None
+        # Only now, so that the next fork does not compete with this start.
+        self._cells.keep_ready(zygote, MAX_READY_CELLS)
 
     def _attach(self, sandbox: LocalSandbox) -> None:
         """Put the sandbox's processes, which now exist, under its slice of the device."""
@@ -342,6 +341,9 @@ class LocalNode(Node):
             for sandbox in self._sandboxes.values()
             if (used := sandbox.cell.process.usage())
         ]
+
+    def build_status(self) -> list[BuildStatus]:
+        return self._environments.status(now_s=self._loop.time())
 
     def device_usage(self) -> list[DeviceUsage]:
         return self._drivers.usage()

@@ -6,7 +6,6 @@ import os
 import socket
 import subprocess
 import sys
-import tempfile
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +19,7 @@ from aliquot.live.device.records import NO_ACCESS, DeviceAccess
 from aliquot.live.node.base import Status
 from aliquot.live.node.cell import Cell
 from aliquot.live.node.cgroups import SandboxCgroup
+from aliquot.live.node.error_output import ErrorOutput
 from aliquot.live.node.states import StartError
 from aliquot.live.node.zygote_messages import UnexpectedMessageError, ZygoteMessage, pid_of_child, receive
 from aliquot.runtime import frames
@@ -34,7 +34,6 @@ OUT_OF_MEMORY = "The imports exhausted the memory of {} MiB that they may use. I
 _UNEXPECTED = "The runtime's process was ended: {}."
 MAX_ZYGOTE_BYTES = GIB  # of memory, for the imports and the files that they write to /tmp
 _SCRIPT = Path(frames.__file__).parent / "zygote.py"
-_MAX_ERROR_BYTES = 4096
 _MAX_REASON_CHARACTERS = 2000
 # Sandboxes inherit nothing from the server's environment, which may hold keys.
 BARE_ENVIRONMENT = {
@@ -98,7 +97,7 @@ class ZygoteProcess:
         self._living: dict[int, Cell] = {}  # the cells that have not ended
         self._ready_cells: deque[Cell] = deque()
         self._outbox: list[tuple[bytes, tuple[int, ...]]] = []
-        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - read when the zygote ends
+        self._errors = ErrorOutput(loop)
         # The library must be loaded when the process starts. Forked processes inherit it.
         preload = {"LD_PRELOAD": profile.access.preload} if profile.access.preload else {}
         mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -112,10 +111,11 @@ class ZygoteProcess:
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                stderr=self._stderr,
+                stderr=self._errors.write_end,
                 cwd="/",
                 start_new_session=True,
             )
+        self._errors.read()
         procs = share.cgroup.open_procs() if share.cgroup is not None else ()
         self._send({"imports": profile.imports, "isolation": {**walls, "zygote_uid": share.uid}}, procs)
         loop.add_reader(mine.fileno(), self._readable)
@@ -266,11 +266,11 @@ class ZygoteProcess:
         for cell in self._living.values():
             cell.process.thaw()  # otherwise a frozen one would not end, and its zygote with it
         self._process.wait()
+        self._errors.close()
         if why is None:
             why = self._reason()
         if failed:
             self.failure = why
-        self._stderr.close()
         for _, fds in self._outbox:
             for fd in fds:
                 os.close(fd)
@@ -288,10 +288,5 @@ class ZygoteProcess:
     def _reason(self) -> StartError:
         if self._share.ran_out_of_memory:
             return StartError(Status.DEVELOPER_ERROR, OUT_OF_MEMORY.format(MAX_ZYGOTE_BYTES // MIB))
-        return StartError(Status.INTERNAL_ERROR, ENDED.format(self._last_error_line()))
-
-    def _last_error_line(self) -> str:
-        size = os.fstat(self._stderr.fileno()).st_size
-        last = os.pread(self._stderr.fileno(), _MAX_ERROR_BYTES, max(0, size - _MAX_ERROR_BYTES))
-        lines = last.decode(errors="replace").replace("\0", "").strip().splitlines()
-        return lines[-1] if lines else f"exit status {self._process.returncode}"
+        last_words = self._errors.last_line() or f"exit status {self._process.returncode}"
+        return StartError(Status.INTERNAL_ERROR, ENDED.format(last_words))

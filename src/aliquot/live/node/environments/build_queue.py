@@ -65,6 +65,9 @@ class BuildQueue:
     def running(self) -> int:
         return len(self._running)
 
+    def is_running(self, name: str) -> bool:
+        return name in self._running
+
     def is_full(self, tenant: str) -> bool:
         """Return whether the tenant has as many waiting builds as it may."""
         return len(self._waiting.get(tenant, ())) >= self._max_waiting

@@ -15,6 +15,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 from aliquot.durable_files import remove_directory
+from aliquot.live.node.base import BuildStatus
 from aliquot.live.node.environments.build_queue import BuildFailures, BuildQueue
 from aliquot.live.node.environments.disk import (
     DIRECTORY,
@@ -44,8 +45,9 @@ class EnvironmentBuild(Struct, frozen=True):
 class _PendingBuild:
     """A build that waits or runs."""
 
-    def __init__(self, requirements: tuple[str, ...], done: asyncio.Future[None]) -> None:
+    def __init__(self, requirements: tuple[str, ...], asked_s: float, done: asyncio.Future[None]) -> None:
         self.requirements = requirements
+        self.asked_s = asked_s  # the event loop's time
         self.tenants: dict[str, None] = {}  # who asked for it
         self.done = done
         done.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # perhaps nobody waits for it
@@ -119,11 +121,19 @@ class Environments:
         pending = self._pending.get(name)
         if pending is None:
             self._check_waiting(tenant)
-            pending = self._pending[name] = _PendingBuild(requirements, asyncio.get_running_loop().create_future())
+            done = asyncio.get_running_loop().create_future()
+            pending = self._pending[name] = _PendingBuild(requirements, now_s, done)
         pending.tenants[tenant] = None
         if not self._queue.is_full(tenant):
             self._queue.add(name, tenant)
         await asyncio.shield(pending.done)
+
+    def status(self, *, now_s: float) -> list[BuildStatus]:
+        """Return the builds that run or wait, in the order in which they were asked for."""
+        return [
+            BuildStatus(tuple(each.tenants), each.requirements, self._queue.is_running(name), now_s - each.asked_s)
+            for name, each in self._pending.items()
+        ]
 
     def _check_waiting(self, tenant: str) -> None:
         if self._queue.is_full(tenant):
