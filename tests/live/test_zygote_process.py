@@ -1,6 +1,7 @@
 """A zygote that says what it may not say is ended, and costs the server neither descriptors nor memory."""
 
 import asyncio
+import os
 import resource
 import time
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 import uvloop
-from sandboxes import play
+from sandboxes import play, result
 
 from aliquot.core.units import MIB
 from aliquot.live.node.base import Status
@@ -18,7 +19,7 @@ from aliquot.live.node.isolation import NO_ISOLATION, walls
 from aliquot.live.node.sandbox_resources import SandboxResources
 from aliquot.live.node.states import StartError
 from aliquot.live.node.zygote_failures import MAX_BACKOFF_S, MAX_REMEMBERED, ZygoteFailures
-from aliquot.live.node.zygote_process import ZygoteProcess, ZygoteProfile
+from aliquot.live.node.zygote_process import MIN_COUNTED_BYTES, ZygoteProcess, ZygoteProfile
 from aliquot.live.node.zygotes import ZygotePool
 from aliquot.testing.waiting import TIMEOUT_S, wait_on_loop
 
@@ -254,3 +255,28 @@ def test_a_tenant_with_many_profiles_pushes_out_its_own_zygotes_first(script, tm
         pool.stop()
 
     uvloop.run(scene())
+
+
+def test_zygotes_beyond_a_tenants_memory_end_with_its_idle_sandboxes_and_then_starts_are_refused(tmp_path, monkeypatch):
+    """Of 8.5 zygotes one is the platform's own. A tenant may have half of what the others leave."""
+    monkeypatch.setattr(ZygoteProcess, "used_bytes", property(lambda _: MIN_COUNTED_BYTES))
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    monkeypatch.setattr("aliquot.live.node.zygotes.MAX_MEMORY_DIVISOR", machine / (8.5 * MIN_COUNTED_BYTES))
+    code = "import time\ndef main(args):\n    time.sleep(args['s'])\n    return {}\n"
+
+    async def scene(rig):
+        zygotes = [await rig.started(code, imports=(name,), tenant="greedy") for name in ("abc", "ast", "bisect")]
+        other = await rig.started(code, imports=("ast",), tenant="other")  # it shares the second
+        rig.request(zygotes[2], {"s": 30})
+        fourth = rig.launch(code, imports=("calendar",), tenant="greedy")
+        said = [await rig.next() for _ in range(2)]
+        assert [(what, number) for what, number, _ in said] == [("refused", zygotes[0]), ("started", fourth)]
+        rig.request(fourth, {"s": 30})
+        fifth = await rig.started(code, imports=("cmath",), tenant="greedy")  # the second counts for the other now
+        rig.request(fifth, {"s": 30})
+        outcome = await rig.not_started(code, imports=("csv",), tenant="greedy")
+        assert "the namespace's running calls use 3 sets of `requirements` and `imports`" in str(result(outcome))
+        assert (await rig.run(other, {"s": 0})).status is Status.SUCCESS
+        assert await rig.started(code, imports=("csv",), tenant="other")
+
+    play(tmp_path / "data", scene)

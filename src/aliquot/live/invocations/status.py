@@ -10,7 +10,8 @@ from aliquot.core.flow import Flow
 from aliquot.core.places import place_text
 from aliquot.core.records import Sandbox
 from aliquot.core.scheduler import Scheduler
-from aliquot.live.node.base import BuildStatus, SandboxUsage
+from aliquot.live.node.base import SandboxUsage
+from aliquot.live.node.environments.provider import BuildStatus
 
 
 def describe(

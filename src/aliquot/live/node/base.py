@@ -13,6 +13,7 @@ from msgspec import Raw, Struct
 from aliquot.core.model import CPU, DeviceSpec
 from aliquot.core.places import Place
 from aliquot.live.device.records import DeviceUsage
+from aliquot.live.node.environments.provider import BuildStatus
 
 
 class Status(IntEnum):
@@ -180,15 +181,6 @@ class SandboxUsage(Struct, frozen=True):
     cpu_s: float  # of all its processes, where they are counted
     processes: int = 1  # with those that earlier calls left behind; 1 if they are not counted
     frozen: bool = False
-
-
-class BuildStatus(Struct, frozen=True):
-    """An environment that is being built or waits for its turn, for the operator's status."""
-
-    tenants: tuple[str, ...]  # who asked for it, the first one first
-    requirements: tuple[str, ...]
-    running: bool
-    asked_s_ago: float
 
 
 class Node(Protocol):

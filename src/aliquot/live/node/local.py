@@ -23,17 +23,7 @@ from aliquot.live.device.drivers import Drivers, watch_devices
 from aliquot.live.device.records import DeviceUsage
 from aliquot.live.device.tenant_cpu import TenantCpu
 from aliquot.live.node.active_sandboxes import ActiveSandboxes
-from aliquot.live.node.base import (
-    BuildStatus,
-    Launch,
-    NestedRun,
-    Node,
-    NodeListener,
-    Outcome,
-    RunRequest,
-    SandboxUsage,
-    Status,
-)
+from aliquot.live.node.base import Launch, NestedRun, Node, NodeListener, Outcome, RunRequest, SandboxUsage, Status
 from aliquot.live.node.cell import Cell
 from aliquot.live.node.cells import MAX_READY_CELLS, CellPool
 from aliquot.live.node.dataset_views import DatasetViews, NoDatasetViews
@@ -41,12 +31,12 @@ from aliquot.live.node.device_queues import DeviceQueues
 from aliquot.live.node.environments.disk import DIRECTORY, StoredMark, load_marks
 from aliquot.live.node.environments.installer import Installer, Progress
 from aliquot.live.node.environments.limits import EnvironmentLimits
-from aliquot.live.node.environments.provider import Environments
+from aliquot.live.node.environments.provider import BuildStatus, Environments
 from aliquot.live.node.isolation import NO_ISOLATION, Isolation, choose, probe, walls
 from aliquot.live.node.local_sandbox import LocalSandbox
 from aliquot.live.node.network.client import NodeNetwork
 from aliquot.live.node.reply_memory import ReplyMemory
-from aliquot.live.node.sandbox_budget import SandboxBudget
+from aliquot.live.node.sandbox_budget import SandboxBudget, free_zygote
 from aliquot.live.node.sandbox_resources import MAX_PROCESSES, SCRATCH_BYTES, SandboxResources, tag_of
 from aliquot.live.node.shared_buffers import NodeBuffers
 from aliquot.live.node.start_preparation import MissingEnvironmentError, StartPreparation
@@ -134,7 +124,9 @@ class LocalNode(Node):
         self._networks = self._network.open(own=self.isolation.network, loop=self._loop)
         max_cells = self._sandbox_budget.max_cells
         self._cells = CellPool(self._resources, self._networks, self._cell_ended, self._loop, max_cells)
-        self._zygotes = ZygotePool(self._walls, self._resources, self._loop)
+        self._zygotes = ZygotePool(
+            self._walls, self._resources, self._loop, lambda zygote, tenant: free_zygote(zygote, tenant, self.refused)
+        )
         limits = self._environment_limits
         installer = Installer(
             self._data, self.isolation, self._resources.cgroups, self._networks, limits, self._progress

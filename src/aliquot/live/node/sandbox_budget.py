@@ -6,8 +6,26 @@ from aliquot.budgets import Budget, Reservation
 from aliquot.descriptors import DescriptorShares
 from aliquot.live.node.base import Status
 from aliquot.live.node.local_sandbox import LocalSandbox
-from aliquot.live.node.states import IDLE, StartError
+from aliquot.live.node.states import GONE, IDLE, StartError
+from aliquot.live.node.zygote_process import ZygoteProcess
 from aliquot.live.node.zygotes import MAX_ZYGOTES
+
+
+def free_zygote(zygote: ZygoteProcess, tenant: str, end: Callable[[LocalSandbox], None]) -> str | None:
+    """End the tenant's sandboxes in a zygote if all are idle, and return an empty text: the zygote is free.
+
+    Return the name of another tenant if only others use it. Return None if it is in use by the tenant.
+    """
+    listeners = [cell.listener for cell in zygote.cells]
+    users = [one for one in listeners if isinstance(one, LocalSandbox) and one.state != GONE]
+    own = [one for one in users if one.launch.tenant == tenant]
+    if zygote.is_awaited or any(one.state != IDLE for one in own):
+        return None
+    if len(users) > len(own):
+        return next(one.launch.tenant for one in users if one.launch.tenant != tenant)
+    for one in own:
+        end(one)
+    return ""
 
 
 class SandboxBudget:

@@ -1,6 +1,7 @@
 """One zygote process: starts it, sends it fork requests, and checks everything that it says."""
 
 import asyncio
+import contextlib
 import json
 import os
 import socket
@@ -32,6 +33,7 @@ IMPORTS_GIVEN_UP = (
 ENDED = "The runtime's process ended unexpectedly: {}"
 OUT_OF_MEMORY = "The imports exhausted the memory of {} MiB that they may use. Import less, or inside the function."
 _UNEXPECTED = "The runtime's process was ended: {}."
+MIN_COUNTED_BYTES = 256 * MIB  # of a zygote that is still importing
 MAX_ZYGOTE_BYTES = GIB  # of memory, for the imports and the files that they write to /tmp
 _SCRIPT = Path(frames.__file__).parent / "zygote.py"
 _MAX_REASON_CHARACTERS = 2000
@@ -179,10 +181,29 @@ class ZygoteProcess:
         self._living.pop(cell.number, None)
 
     @property
+    def used_bytes(self) -> int:
+        """The memory in use, where it is counted, and while it imports at least what imports may well need."""
+        used = 0
+        if self._share.cgroup is not None:
+            with contextlib.suppress(OSError):  # the group is being removed
+                used = self._share.cgroup.used_bytes()
+        return used if self._ready else max(used, MIN_COUNTED_BYTES)
+
+    @property
+    def is_awaited(self) -> bool:
+        """True when a start waits for it."""
+        return not all(waiter.done() for waiter in self._waiting)
+
+    @property
+    def cells(self) -> list[Cell]:
+        """The cells that have not ended, those that are kept ready included."""
+        return list(self._living.values())
+
+    @property
     def is_idle(self) -> bool:
         """True when no sandbox of the zygote runs and no start waits for it."""
         spare = {cell.number for cell in self._ready_cells}
-        return all(waiter.done() for waiter in self._waiting) and self._living.keys() <= spare
+        return not self.is_awaited and self._living.keys() <= spare
 
     def kill(self, why: StartError | None = None) -> None:
         """Kill the zygote with all its sandboxes. Starts that wait for it fail with `why`, if it is given."""

@@ -1,18 +1,33 @@
 """The zygotes of a node: one process per profile, started at its first use and restarted when it has ended."""
 
 import asyncio
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from aliquot.budgets import Budget
+from aliquot.core.units import MIB
 from aliquot.live.node.base import Status
 from aliquot.live.node.sandbox_resources import SandboxResources
 from aliquot.live.node.states import StartError
 from aliquot.live.node.zygote_failures import ZygoteFailures
-from aliquot.live.node.zygote_process import ENDED, MAX_ZYGOTE_BYTES, ZygoteProcess, ZygoteProfile, ZygoteShare
+from aliquot.live.node.zygote_process import (
+    ENDED,
+    MAX_ZYGOTE_BYTES,
+    MIN_COUNTED_BYTES,
+    ZygoteProcess,
+    ZygoteProfile,
+    ZygoteShare,
+)
 
 MAX_ZYGOTES = 32  # above this number, zygotes without sandboxes are ended
 MAX_TENANT_ZYGOTES = 8  # of these, zygotes that one tenant's starts began
+MAX_MEMORY_DIVISOR = 2  # all zygotes together may use this part of the machine's memory
+NO_MEMORY = (
+    "No sandbox can be made: the namespace's running calls use {} sets of `requirements` and `imports`, which take {} "
+    "MiB of memory. Call again when some of the calls have ended, or import less."
+)
 PLATFORM = ""  # stands for no tenant
 _MAX_ATTEMPTS = 3
 
@@ -28,15 +43,22 @@ class ZygotePool:
         walls: Callable[[ZygoteProfile], dict[str, Any]],
         resources: SandboxResources,
         loop: asyncio.AbstractEventLoop,
+        free: Callable[[ZygoteProcess, str], str | None] = lambda _zygote, _tenant: None,
     ) -> None:
-        """`walls` returns the isolation settings of a profile."""
+        """`walls` returns the isolation settings of a profile.
+
+        `free` ends the idle sandboxes of a zygote for a tenant, and returns an empty text. It returns the name of
+        another tenant if only others use the zygote, and None if the tenant does.
+        """
         self._loop = loop
         self._resources = resources
+        self._free = free
         self._started = 0
         self._walls = walls
         self._zygotes: dict[ZygoteProfile, ZygoteProcess] = {}
         self._owners: dict[ZygoteProfile, str] = {}
         self._failures = ZygoteFailures()
+        self._max_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // MAX_MEMORY_DIVISOR
         self._stopped = False
 
     def __len__(self) -> int:
@@ -107,19 +129,52 @@ class ZygotePool:
         return True
 
     def _evict(self, tenant: str) -> None:
-        """End idle zygotes above the limits, so that there is space for one of this tenant's.
+        """End zygotes above the limits, so that there is space for one of this tenant's.
 
-        Tenants choose the profiles, and a zygote may be large. So a tenant's own zygotes end first above its limit, and
-        those of the tenant with the most above the limit of all. The least recently used end first.
+        Tenants choose the profiles, and a zygote may be large. So a tenant's own end first above its limits, and
+        those of the tenant with the most above the limit of all. The least recently used end first. Raises `StartError`
+        if calls run in all of the tenant's own.
         """
         for profile in [profile for profile, zygote in self._zygotes.items() if not zygote.alive]:
             self._end(profile)
         while self._count(tenant) >= MAX_TENANT_ZYGOTES:
             if not self._end_one([tenant]):
                 break
+        while not self._has_memory(tenant):
+            if not self._end_one([tenant]) and not self._end_warm(tenant):
+                used = self._memory_budget().held(tenant) // MIB
+                raise StartError(Status.DEVELOPER_ERROR, NO_MEMORY.format(self._count(tenant), used))
         while len(self._zygotes) >= MAX_ZYGOTES:
             if not self._end_one(sorted(set(self._owners.values()), key=self._count, reverse=True)):
                 break
+
+    def _has_memory(self, tenant: str) -> bool:
+        """Return whether the memory of another zygote is within the tenant's part. Its first is always made."""
+        if tenant == PLATFORM or not self._count(tenant):
+            return True
+        return self._memory_budget().fits(tenant, MIN_COUNTED_BYTES)
+
+    def _memory_budget(self) -> Budget:
+        """Return the memory that the zygotes of each tenant use."""
+        budget = Budget("zygotes", "bytes", self._max_bytes)
+        for profile, zygote in self._zygotes.items():
+            budget.take(self._owners[profile], zygote.used_bytes)
+        return budget
+
+    def _end_warm(self, tenant: str) -> bool:
+        """End the tenant's least recently used zygote without running calls, and its sandboxes.
+
+        A zygote that only others use counts for one of them from now on. Returns False if all are busy.
+        """
+        for profile, zygote in self._zygotes.items():
+            user = self._free(zygote, tenant) if self._owners[profile] == tenant else None
+            if user is not None:
+                if user:
+                    self._owners[profile] = user
+                else:
+                    self._end(profile)
+                return True
+        return False
 
     def _count(self, tenant: str) -> int:
         return sum(owner == tenant for owner in self._owners.values())
