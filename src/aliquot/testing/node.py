@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from aliquot.core.model import CPU, DeviceSpec
 from aliquot.live.device.records import DeviceUsage
 from aliquot.live.node.base import Launch, NodeListener, Outcome, RunRequest, SandboxUsage, Status
-from aliquot.live.node.environments.provider import BuildStatus
+from aliquot.live.node.environments.build_queue import BuildStatus
 
 
 class ScriptedNode:

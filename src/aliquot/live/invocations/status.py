@@ -11,7 +11,7 @@ from aliquot.core.places import place_text
 from aliquot.core.records import Sandbox
 from aliquot.core.scheduler import Scheduler
 from aliquot.live.node.base import SandboxUsage
-from aliquot.live.node.environments.provider import BuildStatus
+from aliquot.live.node.environments.build_queue import BuildStatus
 
 
 def describe(

@@ -13,7 +13,7 @@ from msgspec import Raw, Struct
 from aliquot.core.model import CPU, DeviceSpec
 from aliquot.core.places import Place
 from aliquot.live.device.records import DeviceUsage
-from aliquot.live.node.environments.provider import BuildStatus
+from aliquot.live.node.environments.build_queue import BuildStatus
 
 
 class Status(IntEnum):

@@ -28,10 +28,11 @@ from aliquot.live.node.cell import Cell
 from aliquot.live.node.cells import MAX_READY_CELLS, CellPool
 from aliquot.live.node.dataset_views import DatasetViews, NoDatasetViews
 from aliquot.live.node.device_queues import DeviceQueues
+from aliquot.live.node.environments.build_queue import BuildStatus
 from aliquot.live.node.environments.disk import DIRECTORY, StoredMark, load_marks
 from aliquot.live.node.environments.installer import Installer, Progress
 from aliquot.live.node.environments.limits import EnvironmentLimits
-from aliquot.live.node.environments.provider import BuildStatus, Environments
+from aliquot.live.node.environments.provider import Environments
 from aliquot.live.node.isolation import NO_ISOLATION, Isolation, choose, probe, walls
 from aliquot.live.node.local_sandbox import LocalSandbox
 from aliquot.live.node.network.client import NodeNetwork

@@ -13,6 +13,15 @@ FIRST_DELAY_S, MAX_DELAY_S = 10, 600
 MAX_FAILURES = 1000  # on record; the oldest is forgotten first
 
 
+class BuildStatus(Struct, frozen=True):
+    """An environment that is being built or waits for its turn, for the operator's status."""
+
+    tenants: tuple[str, ...]  # who asked for it, the first one first
+    requirements: tuple[str, ...]
+    running: bool
+    asked_s_ago: float
+
+
 class BuildFailure(Struct, frozen=True):
     """A failed build: how often it failed in a row, when it may be tried again, and its error."""
 

@@ -15,7 +15,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 from aliquot.durable_files import remove_directory
-from aliquot.live.node.environments.build_queue import BuildFailures, BuildQueue
+from aliquot.live.node.environments.build_queue import BuildFailures, BuildQueue, BuildStatus
 from aliquot.live.node.environments.disk import (
     DIRECTORY,
     SCRATCH,
@@ -29,15 +29,6 @@ from aliquot.live.node.environments.errors import BuildsWaitingError, Requiremen
 from aliquot.live.node.environments.limits import EnvironmentLimits
 
 T = TypeVar("T")
-
-
-class BuildStatus(Struct, frozen=True):
-    """An environment that is being built or waits for its turn, for the operator's status."""
-
-    tenants: tuple[str, ...]  # who asked for it, the first one first
-    requirements: tuple[str, ...]
-    running: bool
-    asked_s_ago: float
 
 
 class EnvironmentBuild(Struct, frozen=True):
