@@ -61,14 +61,18 @@ class SlowClock:
             for index, urgency in self.urgency.items()
             if index not in self.passed_over and self.starts[index] - self.now <= self.window.size
         ]
+        throttled = self.now + (math.inf if self.window.throttle is None else self.window.throttle * self.window.size)
         waiting = [(self.starts[index], index) for index in self.urgency if index not in self.passed_over]
+        waiting = [(start, index) for start, index in waiting if start <= throttled]
         if eligible or self.window.claims:
             return min(eligible, default=(None, None))[1]
         return min(waiting, default=(None, None))[1]
 
     def charge(self, index, amount):
-        """Charge a dispatch, which leaves the lead of a member beyond the window as it was."""
-        self.starts[index] = min(self.starts.get(index, self.now), self.now + self.window.size) + amount
+        """Charge a dispatch, which adds up to a bounded lead beyond the window."""
+        throttle, size = self.window.throttle, self.window.size
+        bound = max(size, self.window.max_lead if throttle is None else throttle * size)
+        self.starts[index] = min(self.starts.get(index, self.now), self.now + bound) + amount
 
 
 clock_changes = st.tuples(
@@ -78,9 +82,9 @@ clock_changes = st.tuples(
 )
 
 
-@given(st.lists(clock_changes, max_size=400))
-def test_a_fair_clock_chooses_as_a_full_scan_would(changes):
-    window = FairWindow(4)
+@given(st.lists(clock_changes, max_size=400), st.sampled_from([0, 9]), st.sampled_from([None, 1, 3]))
+def test_a_fair_clock_chooses_as_a_full_scan_would(changes, max_lead, throttle):
+    window = FairWindow(4, max_lead, throttle)
     clock, model = FairClock(window), SlowClock(window)
     members = [Numbered(index) for index in range(6)]
     for what, index, amount in changes:

@@ -181,7 +181,9 @@ class Sandbox:
         return self.state in HOLDS_DEVICE_MEMORY
 
     def next_use_s(self, now: float) -> float | None:
-        """Return the expected seconds until its flow's next arrival, or None without any history."""
+        """Return the expected seconds until its flow has a call for it, or None without any history."""
+        if self.flow.queued:
+            return 0.0
         gap_s = self.flow.recent_interarrival_s
         return None if gap_s is None else abs(self.flow.last_arrival + gap_s - now)
 

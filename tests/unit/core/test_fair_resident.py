@@ -144,6 +144,23 @@ def test_many_functions_do_take_from_others_in_the_flat_baseline():
     assert quiet_mean_s("mqfq_sticky", functions=100) > 2 * quiet_mean_s("mqfq_sticky")
 
 
+def test_a_sandbox_that_a_call_waits_for_is_stopped_last():
+    names = ("rare", "often", "other")
+    one = device(memory_bytes=8 * GIB, concurrency=1)
+    harness = resident(*(function(name) for name in names), devices=[one], pool_slots=3)
+    harness.run_all(harness.call("rare", at=0))
+    harness.run_all(harness.call("rare", at=100))
+    for moment in range(101, 110):
+        harness.run_all(harness.call("often", at=moment))
+    rare, often = (next(iter(harness.flow(name).sandboxes.values())) for name in ("rare", "often"))
+    victim = rare.device.pool_order.victim
+    assert victim(now=harness.now).sandbox is rare  # its next call is expected in 90 seconds
+    harness.call("other", at=110.4)  # takes the only slot
+    harness.call("rare", at=110.4)
+    assert rare.next_use_s(harness.now) == 0
+    assert victim(now=harness.now).sandbox is often
+
+
 def test_a_flow_beyond_the_window_takes_what_no_other_flow_can_use_and_its_lead_stays():
     functions = [function("waits", cold_s=20), function("other", cold_s=0, load_s=0)]
     harness = resident(
@@ -158,6 +175,39 @@ def test_a_flow_beyond_the_window_takes_what_no_other_flow_can_use_and_its_lead_
         assert [line[1] for line in dispatched(commands)] == ["gpu-2"]
         harness.run_all(commands)
     assert clock.starts[harness.flow("other").index] - clock.now == 1  # not five
+
+
+def test_service_beyond_the_window_adds_up_to_the_window_of_a_single_device():
+    functions = [function("waits", cold_s=20), function("other", cold_s=0, load_s=0)]
+    devices = [device("gpu-1"), device("gpu-2")]
+    harness = resident(*functions, devices=devices, window_steps=4, window_swaps=0, true_up=False)
+    harness.run_all(harness.call("waits"))
+    harness.ready(harness.call("waits"))
+    assert not dispatched(harness.call("waits"))  # for its sandbox, and holds virtual time back
+    clock = harness.policy()._clock.tenants["default"].clock
+    leads = []
+    for _ in range(60):
+        harness.run_all(harness.call("other"))
+        leads.append(clock.starts[harness.flow("other").index] - clock.now)
+    window = clock.window
+    assert window.max_lead == 2 * window.size
+    assert leads[-1] > window.size
+    assert max(leads[-20:]) <= window.max_lead + 2  # and the charge of one call more
+
+
+def test_a_throttled_flow_waits_beside_an_idle_device_until_the_others_catch_up():
+    functions = [function("waits", cold_s=20), function("other", cold_s=0, load_s=0)]
+    devices = [device("gpu-1"), device("gpu-2")]
+    harness = resident(*functions, devices=devices, window_s=1, adaptive=False, true_up=False, throttle=3)
+    harness.run_all(harness.call("waits"))
+    harness.ready(harness.call("waits"))
+    harness.call("waits")
+    served = 0
+    while dispatched(commands := harness.call("other")):
+        harness.run_all(commands)
+        served += 1
+    assert served == 4  # three windows of a second, and the call that exceeds them
+    assert [name for name, _, _ in dispatched(harness.finish("1"))] == ["2", str(3 + served)]
 
 
 def test_urgency_counts_from_when_a_call_became_the_head_of_its_flow():

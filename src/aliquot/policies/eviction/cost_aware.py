@@ -9,7 +9,7 @@ from heapq import heapify, heappop, heappush
 
 from aliquot.core.interfaces import E, Eviction, Params
 
-CANDIDATES = 4  # entries whose worth is computed again
+CANDIDATES = 16  # entries whose worth is computed again; as many as a pool of the published size has
 MIN_NEXT_USE_S = 1e-3  # a shorter time counts as this one
 _SLACK = 64  # stale heap entries tolerated on top of three each
 

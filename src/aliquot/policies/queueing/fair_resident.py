@@ -34,6 +34,7 @@ class FairResidentParams(Params, frozen=True):
     window_s: float = 5  # distance that a flow may run ahead, in device seconds
     window_steps: float = 12  # the same in typical charges, divided by the devices of a node, if adaptive
     window_swaps: float = 10  # if adaptive, it is at least so many typical swap-ins
+    throttle: float | None = None  # a flow so many windows ahead waits even beside idle devices
     unknown_s: float = 1  # run time of a function without a declared or measured one
     joint: bool = True
     true_up: bool = True
@@ -47,7 +48,7 @@ class FairResident(Queueing):
     def __init__(self, params: FairResidentParams, generator: RandomSource) -> None:
         super().__init__(params, generator)
         self._params = params
-        self._window = FairWindow(params.window_s)
+        self._window = FairWindow(params.window_s, throttle=params.throttle)
         self._clock = TwoLevelClock(self._window)
         self._occupancy = Occupancy()
         self._estimator = EndEstimator(self._occupancy, params.unknown_s, adaptive=params.adaptive)
@@ -127,9 +128,8 @@ class FairResident(Queueing):
         if 0 < self._start_s <= load_s:
             swap = load_s * share
             self._typical_swap += LEARNING_RATE * (swap - self._typical_swap) if self._typical_swap else swap
-        self._window.size = max(
-            self._params.window_steps * self._typical / devices, self._params.window_swaps * self._typical_swap
-        )
+        lead = self._window.max_lead = self._params.window_steps * self._typical
+        self._window.size = max(lead / devices, self._params.window_swaps * self._typical_swap)
 
     def finished(self, flow: FlowView, invocation: InvocationView, view: View) -> None:
         charged = self._charged.pop(invocation.id)

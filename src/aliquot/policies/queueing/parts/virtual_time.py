@@ -31,13 +31,29 @@ _SLACK = 64  # stale heap entries tolerated on top of three each
 
 
 class FairWindow:
-    """The distance that a member may run ahead of the virtual time, shared by several clocks."""
+    """The distance that a member may run ahead of the virtual time, shared by several clocks.
 
-    __slots__ = ("claims", "size")
+    Charges beyond the window add up to at most `max_lead`, unless that is less than the window. A member that is more
+    than `throttle` windows ahead waits, even if no other member can use a free slot.
+    """
 
-    def __init__(self, size: float) -> None:
+    __slots__ = ("claims", "max_lead", "size", "throttle")
+
+    def __init__(self, size: float, max_lead: float = 0, throttle: float | None = None) -> None:
         self.size = size
+        self.max_lead = max_lead
+        self.throttle = throttle
         self.claims: dict[int, None] = {}  # eligible flows that wait for more to become free, so none may pass them
+
+    @property
+    def max_distance(self) -> float:
+        """Return the distance beyond which a member is throttled."""
+        return inf if self.throttle is None else self.throttle * self.size
+
+    @property
+    def max_start(self) -> float:
+        """Return the distance up to which charges add up."""
+        return max(self.size, self.max_lead if self.throttle is None else self.max_distance)
 
 
 class FairClock(Generic[M]):
@@ -106,7 +122,7 @@ class FairClock(Generic[M]):
         while heap_ahead and not self.window.claims:
             start, index, member = heap_ahead[0]
             if index in self._urgency and index not in self._passed_over and self.starts[index] == start:
-                return member
+                return member if start - self.now <= self.window.max_distance else None
             heappop(heap_ahead)
         return None
 
@@ -117,10 +133,11 @@ class FairClock(Generic[M]):
     def charge(self, member: M, amount: float) -> None:
         """Advance the start tag by the charge of a dispatch.
 
-        A dispatch beyond the window used what the others could not, so it leaves the lead as it was.
+        A dispatch beyond the window used what the others could not. Such charges put members that share it in order,
+        but they add up to a bounded lead, so that nobody pays for long.
         """
         start = self.starts.get(member.index, self.now)
-        self.starts[member.index] = min(start, self.now + self.window.size) + amount
+        self.starts[member.index] = min(start, self.now + self.window.max_start) + amount
 
     def correct(self, member: M, amount: float) -> None:
         """Correct an earlier charge."""

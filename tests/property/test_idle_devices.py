@@ -1,0 +1,60 @@
+"""No call waits beside an idle device for longer than the start that waiting saves."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import functions, times
+
+from aliquot.config import PolicySettings
+from aliquot.core.model import DeviceSpec
+from aliquot.policies.queueing import QUEUEING
+from aliquot.sim.arrivals import Arrival, ListedWorkload
+from aliquot.sim.contention import V100_STRETCH, InterferenceCurve
+from aliquot.sim.engine import Scenario, Simulation
+
+TOLERANCE_S = 1e-6
+
+
+@st.composite
+def scenarios_of_alike_devices(draw):
+    """Return devices on which every function fits, so that a call that waits could run on any idle one."""
+    called = draw(functions(simple=True))
+    listed = st.tuples(
+        st.sampled_from([0, 0, 0.1, 0.3, 1, 2, 3, 4, 5, 8, 13, 20]),
+        st.sampled_from(sorted(called)),
+        st.sampled_from(["default", "ann"]),
+        st.one_of(st.none(), times),  # often not the declared run time
+    )
+    devices = [
+        DeviceSpec(f"gpu-{number}", memory_bytes=draw(st.integers(4, 9)), concurrency=draw(st.integers(1, 2)))
+        for number in range(draw(st.integers(1, 4)))
+    ]
+    arrivals = [Arrival(*each) for each in draw(st.lists(listed, max_size=60))]
+    curve = draw(st.sampled_from([None, InterferenceCurve(V100_STRETCH)]))
+    return Scenario(devices, called, ListedWorkload(arrivals), interference=curve)
+
+
+def longest_idle_waits(scenario, settings):
+    """Return, by function, how long its head waited while a device on which nothing ran could have taken it."""
+    simulation = Simulation(scenario, settings, scenario.workload.overview(), QUEUEING, None)
+    since = {}  # by flow: its head, and the time since which a device is idle
+    longest_s = dict.fromkeys(scenario.functions, 0.0)
+    for now in simulation.moments():
+        for flow, (_, began) in since.items():
+            longest_s[flow.key.function] = max(longest_s[flow.key.function], now - began)
+        before, since = since, {}
+        for flow in simulation.scheduler.registry.flows.values():
+            view = flow.domain.view
+            if flow.queued and any(not each.running and view.can_start(flow, each) for each in view.devices):
+                head, began = before.get(flow, (None, now))
+                since[flow] = (flow.head.id, began if head == flow.head.id else now)
+    return longest_s
+
+
+@given(scenario=scenarios_of_alike_devices(), pool_slots=st.sampled_from([0, 2]))
+def test_no_call_waits_beside_an_idle_device_for_longer_than_the_start_that_it_saves(scenario, pool_slots):
+    waits = longest_idle_waits(scenario, PolicySettings("fair_resident", pool_slots=pool_slots))
+    for name, waited_s in waits.items():
+        own = scenario.functions[name].times
+        start_s = max(own.cold_s, own.load_s)
+        displaced_s = own.load_s + (start_s if pool_slots else 0)
+        assert waited_s <= start_s + displaced_s + TOLERANCE_S, name
