@@ -1,10 +1,12 @@
 """Set-up for all tests: profiles of the property tests, signals, the order of tests, and a server to share."""
 
+import functools
 import gc
 import os
 import signal
 from pathlib import Path
 
+import httpx
 import pytest
 from hypothesis import HealthCheck, settings
 from shared_server import SharedServer
@@ -20,6 +22,9 @@ settings.load_profile("default")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+
+# Each client of httpx reads all trusted certificates, which takes 25 ms. Tests make thousands of clients.
+httpx._transports.default.create_ssl_context = functools.cache(httpx.create_ssl_context)
 
 CHEAP_LAST = ("storage", "sim", "property", "unit")  # folders; the others come first
 

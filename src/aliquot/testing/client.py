@@ -1,5 +1,7 @@
 """An HTTP client of one namespace on a running server, for tests, benchmarks and demonstrations."""
 
+import functools
+import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -18,12 +20,18 @@ class CallError(RuntimeError):
     """A server refused a request, or a function failed. The text has the answer."""
 
 
+@functools.cache
+def certificates() -> ssl.SSLContext:
+    """Read the trusted certificates once. That takes 25 ms, longer than most requests."""
+    return httpx.create_ssl_context()
+
+
 class NamespaceClient(httpx.Client):
     """An `httpx.Client` with the key of a namespace, whose paths are relative to it, such as `actions/echo`."""
 
     def __init__(self, url: str, key: str, **options: Any) -> None:  # noqa: ANN401 - options of httpx
         user, _, secret = key.partition(":")
-        options.setdefault("timeout", REQUEST_TIMEOUT_S)
+        options = {"timeout": REQUEST_TIMEOUT_S, "verify": certificates(), **options}
         super().__init__(base_url=f"{url}/api/v1/namespaces/_/", auth=(user, secret), **options)
 
     def deploy(

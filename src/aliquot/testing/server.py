@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import httpx
 
-from aliquot.testing.client import REQUEST_TIMEOUT_S, CallError, NamespaceClient, check
+from aliquot.testing.client import REQUEST_TIMEOUT_S, CallError, NamespaceClient, certificates, check
 from aliquot.testing.waiting import wait_until
 
 TRAINING_TIMEOUT_S = 1800
@@ -70,14 +70,15 @@ class LiveServer:
     def operate(self, method: str, path: str, **options: Any) -> Any:  # noqa: ANN401 - options of httpx, and JSON
         """Send a request to the operator's API and return its JSON. Raise `CallError` if it is refused."""
         headers = {"authorization": f"Bearer {self.operator}"}
-        options.setdefault("timeout", REQUEST_TIMEOUT_S)
+        options = {"timeout": REQUEST_TIMEOUT_S, "verify": certificates(), **options}
         answer = check(httpx.request(method, f"{self.url}/operator/v1/{path}", headers=headers, **options))
         return answer.json() if answer.content else None
 
     def metrics(self) -> str:
         """Return the page of metrics with the names of namespaces and actions, which the operator may see."""
         headers = {"authorization": f"Bearer {self.operator}"}
-        return check(httpx.get(f"{self.url}/metrics", headers=headers, timeout=REQUEST_TIMEOUT_S)).text
+        url, tls = f"{self.url}/metrics", certificates()
+        return check(httpx.get(url, headers=headers, timeout=REQUEST_TIMEOUT_S, verify=tls)).text
 
     def deploy(self, name: str, code: str, **body: Any) -> None:  # noqa: ANN401 - JSON
         """Create or replace an action, as `NamespaceClient.deploy` does."""

@@ -9,6 +9,7 @@ import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from email.message import Message
+from functools import cached_property
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from ipaddress import ip_address
 from threading import Lock
@@ -70,9 +71,13 @@ class ConnectionPool:
             self._headers["Authorization"] = _basic(user, password)
         self._kept: dict[_HostKey, list[HTTPConnection]] = {}
         self._lock = Lock()
-        self._tls = ssl.create_default_context()
         self._closed = False
         self._scope = ""  # scope of the origin's own address
+
+    @cached_property
+    def _tls(self) -> ssl.SSLContext:
+        """Read the trusted certificates, which takes 25 ms, when they are needed."""
+        return ssl.create_default_context()
 
     @contextmanager
     def request(self, method: str, url: str, headers: Mapping[str, str]) -> Iterator[OriginResponse]:
