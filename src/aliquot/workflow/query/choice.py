@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from aliquot.workflow.errors import QueryRefusedError
-from aliquot.workflow.query.jsonpath import Path, compile_path
+from aliquot.workflow.query.jsonpath import Path, compile_path, compile_reference_path
 from aliquot.workflow.query.scope import MISSING, Scope
 from aliquot.workflow.query.templates import Query, joined
 from aliquot.workflow.times import parse_time
@@ -79,6 +79,8 @@ def compile_rule(rule: Value, depth: int = 0) -> Query:
         raise QueryRefusedError(f"a choice rule is an object, not {kind_of(rule)}")
     if depth > MAX_NESTED_RULES:
         raise QueryRefusedError(f"choice rules are nested more than {MAX_NESTED_RULES} deep")
+    if not isinstance(rule.get("Comment", ""), str):
+        raise QueryRefusedError(f"Comment has a string, not {kind_of(rule['Comment'])}")
     operators = [name for name in rule if name not in OTHER_FIELDS]
     if len(operators) != 1:
         found = ", ".join(operators) or "none"
@@ -102,8 +104,8 @@ def _combined(name: str, rule: Mapping[str, Value], depth: int) -> Query:
     if not isinstance(inner, list) or not inner:
         raise QueryRefusedError(f"{name} has a list of rules, which must not be empty")
     for part in inner:
-        if isinstance(part, dict) and ("Next" in part or "Assign" in part):
-            raise QueryRefusedError(f"Next and Assign stand beside {name}, not in the rules inside it")
+        if isinstance(part, dict) and any(field in part for field in ("Next", "Assign", "Output")):
+            raise QueryRefusedError(f"Next, Assign and Output stand beside {name}, not in the rules inside it")
     queries = [compile_rule(part, depth + 1) for part in inner]
     runs = [query.run for query in queries]
     if name == "Not":
@@ -133,7 +135,7 @@ def _simple(name: str, path: Path, expected: Value) -> Query:
 
         return Query(match, _names(path))
     if name.endswith("Path"):
-        other = compile_path(expected) if isinstance(expected, str) else None
+        other = compile_reference_path(expected).path if isinstance(expected, str) else None
         if other is None:
             raise QueryRefusedError(f"{name} has a path, not {kind_of(expected)}")
         compare = COMPARISONS[name.removesuffix("Path")][1]

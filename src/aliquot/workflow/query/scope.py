@@ -67,6 +67,10 @@ class Scope:
         scope._made = self._made
         return scope
 
+    def add_context(self, fields: dict[str, Value]) -> None:
+        """Add fields to the context object."""
+        self._made = {**self.context, **fields}
+
     def record(self) -> dict[str, Value]:
         """Return the value of `$states`, with the context object."""
         return {**self.states, "context": self.context}
