@@ -60,7 +60,7 @@ def _is_rate(value: Value) -> bool:
 
 
 def read_retriers(fields: Fields) -> tuple[Retrier, ...]:
-    """Read Retry."""
+    """Read the rules of Retry."""
     made = []
     found = rows(fields, "Retry")
     for position, row in enumerate(found):
@@ -100,7 +100,7 @@ def read_target(row: Fields, place: str, name: str = "Next") -> str:
 
 
 def read_catchers(fields: Fields) -> tuple[Catcher, ...]:
-    """Read Catch."""
+    """Read the rules of Catch."""
     made = []
     found = rows(fields, "Catch")
     known = (*CATCH_FIELDS, "ResultPath" if fields.language == JSONPATH else "Output")
