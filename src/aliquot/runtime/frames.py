@@ -31,6 +31,7 @@ DEVELOPER_ERROR = 2  # the server ends the sandbox
 INTERNAL_ERROR = 3  # only before the init: the process could not be made a sandbox
 
 _CHUNK_BYTES = 65536
+_MAX_DESCRIPTORS = 2
 
 
 def receive(sock: socket.socket) -> tuple[int, int, bytes, bytes | memoryview]:
@@ -39,8 +40,8 @@ def receive(sock: socket.socket) -> tuple[int, int, bytes, bytes | memoryview]:
 
 
 def receive_first(sock: socket.socket) -> tuple[tuple[int, int, bytes, bytes | memoryview], list[int]]:
-    """Wait for the first request, which may bring the descriptor of the control channel."""
-    data, fds, _, _ = socket.recv_fds(sock, _CHUNK_BYTES, 1, socket.MSG_CMSG_CLOEXEC)
+    """Wait for the first request, which may bring descriptors (`launcher`)."""
+    data, fds, _, _ = socket.recv_fds(sock, _CHUNK_BYTES, _MAX_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
     return _complete_request(sock, data), list(fds)
 
 

@@ -5,6 +5,7 @@ The server gets a status and bytes. After a developer error it ends the sandbox.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -35,6 +36,7 @@ class Launcher:
         self._main: Callable[..., Any] | None = None
         self._group: FunctionGroup | None = None
         self._channel: ControlChannel | None = None
+        self._fds: list[int] = []  # that came with the init: its CPU group and its control channel, if it has them
         self._sdk = False
         self._max_bytes = 0  # of a result
         self._variables = RunVariables()
@@ -43,9 +45,7 @@ class Launcher:
         """Answer requests until the server closes the socket or the function ends the process."""
         sock, wait = self._sock, _wait_for(self._sock)
         try:
-            request, fds = frames.receive_first(sock)
-            if fds:
-                self._channel = ControlChannel(fds[0])
+            request, self._fds = frames.receive_first(sock)
             while True:
                 answer = self._answer(*request)
                 # Before the reply: when it arrives, all output is in the pipes.
@@ -94,6 +94,10 @@ class Launcher:
         if self._main is not None or self._group is not None:
             return answers.developer_error(TWICE)
         self._max_bytes = description["result_bytes"]
+        if description.get("cpu_group"):
+            _enter_group(self._fds.pop(0))
+        if self._fds:
+            self._channel = ControlChannel(self._fds.pop())
         if description["data_bytes"]:
             isolation.limit_data(description["data_bytes"])
         if description["command"]:
@@ -126,3 +130,10 @@ def _wait_for(sock: socket.socket) -> Callable[[], object]:
     readable = select.poll()
     readable.register(sock, select.POLLIN)
     return readable.poll
+
+
+def _enter_group(fd: int) -> None:
+    """Enter a control group. The server checks it afterwards."""
+    with contextlib.suppress(OSError):
+        os.write(fd, b"0")
+    os.close(fd)

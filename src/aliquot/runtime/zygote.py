@@ -4,10 +4,10 @@ It is run by file path, in the profile's own Python: `python -I zygote.py FD`. F
 packets. Each packet is a JSON object:
 
     to the zygote    {"imports": […], "isolation": {…}}   first: the imports and the layers, with descriptors: the
-                                                          `cgroup.procs` files of its control groups
+                                                          files through which it enters its control groups
                      {"fork": n, "env": {…}, …}           a sandbox, with descriptors: its socket, stdout, stderr, the
-                                                          `cgroup.procs` files of its control groups, and its view of
-                                                          datasets if "view" is true (`isolation.enter`)
+                                                          files through which it enters its control groups, and its
+                                                          view of datasets if "view" is true (`isolation.enter`)
     to the server    {"ready": true} or {"failed": "…"}
                      {"forked": n} and its pidfd, or {"unforked": n, "why": "…"}
 

@@ -101,6 +101,15 @@ class Drivers:
         driver = self._on(place)
         return NO_ACCESS if driver is None else driver.access(place)
 
+    def open_group(self, sandbox: int) -> int | None:
+        """Return a descriptor through which the sandbox's process enters its CPU group itself, or None.
+
+        Whether it has done so is left to `attach`, which may come later then.
+        """
+        if self.slices_processors(self._devices_of.get(sandbox, (CPU,))):
+            return None
+        return self._tenants.open_group(sandbox, self._tenant_of[sandbox])
+
     def attach(self, sandbox: int, pids: Sequence[int]) -> Path | None:
         """Attach the sandbox's processes. Return their control group if they had to leave their own."""
         driver = self._of(sandbox)

@@ -6,6 +6,7 @@ a virtual device, so that slices keep their part.
 """
 
 import contextlib
+import os
 from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -73,22 +74,47 @@ class TenantCpu:
             return
         self._tree, self._top, self._weights = tree, tree.path, _V2
 
+    def open_group(self, sandbox: int, tenant: str) -> int | None:
+        """Return a descriptor through which a process of one thread enters its group by writing `0`.
+
+        The caller closes it. There is none with version 2, and then `attach` is needed at once.
+        """
+        if self.why_not or self._tree is not None:
+            return None
+        try:
+            return os.open(self._join(sandbox, tenant) / "tasks", os.O_WRONLY | os.O_CLOEXEC)
+        except OSError as error:
+            _log.warning("a sandbox has no CPU group", sandbox=sandbox, why=str(error))
+            return None
+
     def attach(self, sandbox: int, tenant: str, pids: Sequence[int]) -> Path | None:
-        """Put the processes in the group of their sandbox. With version 2 return it: they have left the one before."""
+        """Put the processes in the group of their sandbox, unless all their threads are there.
+
+        With version 2 return the group: they have left the one before.
+        """
         if self.why_not:
             return None
-        group = self._group(tenant) / str(sandbox)
         try:
-            self._make(group)
-            self._sandboxes[sandbox] = (tenant, group)
-            self._members[tenant] = self._members.get(tenant, 0) + 1
+            group = self._join(sandbox, tenant)
+            members = set() if self._tree is not None else set((group / "tasks").read_text().split())
             for pid in pids:
-                with contextlib.suppress(ProcessLookupError):
-                    (group / "cgroup.procs").write_text(str(pid))
+                with contextlib.suppress(ProcessLookupError, FileNotFoundError):
+                    if not members.issuperset(each.name for each in Path(f"/proc/{pid}/task").iterdir()):
+                        (group / "cgroup.procs").write_text(str(pid))
         except OSError as error:
             _log.warning("a sandbox has no CPU group", sandbox=sandbox, why=str(error))
             return None
         return group if self._tree is not None else None
+
+    def _join(self, sandbox: int, tenant: str) -> Path:
+        """Return the group of a sandbox, after making it if it is missing."""
+        if sandbox in self._sandboxes:
+            return self._sandboxes[sandbox][1]
+        group = self._group(tenant) / str(sandbox)
+        self._make(group)
+        self._sandboxes[sandbox] = (tenant, group)
+        self._members[tenant] = self._members.get(tenant, 0) + 1
+        return group
 
     def _make(self, group: Path) -> None:
         """Make the group of a sandbox, and those above it when they are missing."""

@@ -2,7 +2,6 @@
 
 import contextlib
 import socket
-from collections.abc import Callable
 from typing import Any, Protocol
 
 import msgspec
@@ -50,15 +49,9 @@ class SandboxChannel:
         self._sock.setblocking(False)
         loop.add_reader(self._sock.fileno(), self.read)
 
-    def introduce(self, sock: socket.socket) -> Callable[[bytes], int]:
-        """Return a function that sends the first frame together with the sandbox's end of this channel."""
-
-        def send(data: bytes) -> int:
-            sent = socket.send_fds(sock, [data], [self._theirs.fileno()])
-            self._theirs.close()
-            return sent
-
-        return send
+    def take_sandbox_end(self) -> int:
+        """Return the sandbox's end of this channel. The caller closes it."""
+        return self._theirs.detach()
 
     def close(self) -> None:
         if self._sock.fileno() >= 0:

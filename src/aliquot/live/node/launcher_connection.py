@@ -4,7 +4,9 @@ The connection knows frames and nothing of runs. A reply above a mebibyte is rec
 If there is no memory for it, nothing is read until there is.
 """
 
-from collections.abc import Callable
+import os
+import socket
+from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
@@ -16,14 +18,20 @@ from aliquot.live.bodies.large import LARGE_BODY_BYTES, allocate
 from aliquot.live.node.base import Launch, RunRequest
 from aliquot.live.node.cell import Cell, EventLoop
 from aliquot.live.node.reply_memory import ReplyMemory
-from aliquot.runtime.frames import REPLY
+from aliquot.runtime.frames import INIT, REPLY, REQUEST
 
 _RECV_BYTES = 65536
 _SLACK_BYTES = MIB  # a reply may be larger than the result limit by the JSON of an error
 
 
 def describe_launch(
-    launch: Launch, result_bytes: int, command: list[str] | None, data_bytes: int | None, buffers_token: str | None
+    launch: Launch,
+    result_bytes: int,
+    command: list[str] | None,
+    data_bytes: int | None,
+    buffers_token: str | None,
+    *,
+    cpu_group: bool,
 ) -> bytes:
     """Return the body of an init, as `aliquot.runtime.launcher` reads it."""
     description = {
@@ -37,6 +45,7 @@ def describe_launch(
         "command": command,
         "data_bytes": data_bytes,
         "buffers_token": buffers_token,
+        "cpu_group": cpu_group,  # a descriptor comes with the init
     }
     if launch.members:
         description |= {"members": [asdict(member) for member in launch.members], "first": launch.main}
@@ -54,6 +63,29 @@ def describe_run(request: RunRequest) -> bytes:
         "hand_on": request.hand_on,
         "defaults": request.defaults,
     })  # fmt: skip
+
+
+class InitRequest:
+    """The first request to a launcher, with the descriptors that it gets: its CPU group and its control channel."""
+
+    __slots__ = ("_data", "_fds")
+
+    def __init__(self, body: bytes, fds: list[int]) -> None:
+        """`body` comes from `describe_launch`. The descriptors are closed here."""
+        self._data = REQUEST.pack(INIT, 0, len(body), 0) + body
+        self._fds = fds
+
+    def send(self, connection: "LauncherConnection") -> bool:
+        """Send the request. Return False when the launcher has gone."""
+        try:
+            return connection.send(self._data, fds=self._fds)
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Close the descriptors of a request that is not sent any more."""
+        while self._fds:
+            os.close(self._fds.pop())
 
 
 class LargeReply:
@@ -136,12 +168,10 @@ class LauncherConnection:
         self._waiting, self._large = False, None
         self.pause()
 
-    def send(
-        self, head: bytes, large: bytes | memoryview = b"", transmit: Callable[[bytes], int] | None = None
-    ) -> bool:
+    def send(self, head: bytes, large: bytes | memoryview = b"", fds: Sequence[int] = ()) -> bool:
         """Send a request, whose body may follow as `large`. Return False when the launcher has gone."""
         try:
-            sent = (transmit or self._send)(head)
+            sent = socket.send_fds(self._sock, [head], fds) if fds else self._send(head)
         except BlockingIOError:
             sent = 0
         except OSError:

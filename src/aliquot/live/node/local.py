@@ -27,6 +27,7 @@ from aliquot.live.node.base import Launch, NestedRun, Node, NodeListener, Outcom
 from aliquot.live.node.cell import Cell
 from aliquot.live.node.cells import MAX_READY_CELLS, CellPool
 from aliquot.live.node.dataset_views import DatasetViews, NoDatasetViews
+from aliquot.live.node.device_attachment import DeviceAttachment
 from aliquot.live.node.device_queues import DeviceQueues
 from aliquot.live.node.environments.build_queue import BuildStatus
 from aliquot.live.node.environments.disk import DIRECTORY, StoredMark, load_marks
@@ -121,6 +122,7 @@ class LocalNode(Node):
         self._listener = listener
         self._loop = asyncio.get_running_loop()
         self._resources, self._drivers, environments = await self._loop.run_in_executor(None, self._prepare_machine)
+        self._attachment = DeviceAttachment(self._drivers, self._loop)
         self._swapper = SandboxSwapper(self._drivers, self._queues, self._loop, self._swap_executor)
         self._networks = self._network.open(own=self.isolation.network, loop=self._loop)
         max_cells = self._sandbox_budget.max_cells
@@ -239,30 +241,17 @@ class LocalNode(Node):
         buffers = self.buffers.open(launch.tenant, memory_bytes) if has_buffers else None
         sandbox = LocalSandbox(number, launch, cell, buffers, self, self._loop, self._result_bytes, self._reply_memory)
         self._sandboxes[number] = sandbox
-        sliced = self._drivers.slices_processors(launch.place)
-        if sliced:
-            cell.on_fork(lambda: self._attach(sandbox))
         view = cell.take_view()
         if view is not None:
             self._views.open(number, launch, view)
-        sandbox.start(runtime.command(memory_bytes), data_bytes, waited_s=self._loop.time() - begun_s)
-        if not sliced:  # now, so that the init does not wait for a weight
-            cell.on_fork(lambda: self._attach(sandbox))
+        group = self._attachment.before_init(sandbox)
+        sandbox.start(runtime.command(memory_bytes), data_bytes, group, waited_s=self._loop.time() - begun_s)
         self._active.add(sandbox)
         await sandbox.start_over
         if not cell.process.pid and time.perf_counter() >= sandbox.deadline_s:
             zygote.kill()  # it answers no longer, and would keep other starts waiting
         # Only now, so that the next fork does not compete with this start.
         self._cells.keep_ready(zygote, MAX_READY_CELLS)
-
-    def _attach(self, sandbox: LocalSandbox) -> None:
-        """Put the sandbox's processes, which now exist, under its slice of the device."""
-        process = sandbox.cell.process
-        directory = self._drivers.attach(sandbox.number, process.pids())
-        if process.cgroup is not None:
-            if directory is not None:
-                process.cgroup.move(directory)
-            self._drivers.count_memory(sandbox.number, process.cgroup.usage)
 
     def _start_failed(self, number: int, failure: StartError) -> None:
         del self._pending[number]

@@ -13,7 +13,13 @@ from aliquot.live.bodies.json_check import CheckResult
 from aliquot.live.node.base import BufferHandle, Launch, NestedRun, Outcome, OutputListener, RunRequest, Status
 from aliquot.live.node.cell import Cell
 from aliquot.live.node.control_channel import SandboxChannel
-from aliquot.live.node.launcher_connection import LargeReply, LauncherConnection, describe_launch, describe_run
+from aliquot.live.node.launcher_connection import (
+    InitRequest,
+    LargeReply,
+    LauncherConnection,
+    describe_launch,
+    describe_run,
+)
 from aliquot.live.node.logs import Logs
 from aliquot.live.node.reply_memory import ReplyMemory
 from aliquot.live.node.shared_buffers import SandboxBuffers, SharedBufferError
@@ -46,9 +52,9 @@ _QUOTED_BYTES = 1024  # of a result that is not JSON, in the error
 
 class LocalSandbox:
     __slots__ = (
-        "_begun_s", "_connection", "_died", "_fds", "_listener", "_loop", "_outer", "_reading", "_result_bytes",
-        "_runs", "_steps", "_ticked_runs", "_timeout_ms", "_unread", "cell", "channel", "deadline_s", "launch", "logs",
-        "moving", "number", "start_over", "state",
+        "_begun_s", "_connection", "_died", "_fds", "_init", "_listener", "_loop", "_outer", "_reading",
+        "_result_bytes", "_runs", "_steps", "_ticked_runs", "_timeout_ms", "_unread", "cell", "channel", "deadline_s",
+        "launch", "logs", "moving", "number", "start_over", "state",
     )  # fmt: skip
 
     def __init__(
@@ -75,6 +81,7 @@ class LocalSandbox:
         self._result_bytes = result_bytes
         self._fds = (cell.out, cell.err)
         self._reading = [False, False]  # whether the output pipes are read while it runs
+        self._init: InitRequest | None = None  # until it is sent
         self._begun_s = 0.0
         self._timeout_ms = 0
         self._runs = 0
@@ -91,25 +98,29 @@ class LocalSandbox:
 
     # --- start and end ----------------------------------------------------------------------------------
 
-    def start(self, command: list[str] | None, data_bytes: int | None, *, waited_s: float) -> None:
+    def start(
+        self, command: list[str] | None, data_bytes: int | None, cpu_group: int | None, *, waited_s: float
+    ) -> None:
         """Send the init as soon as there is a network.
 
-        `command` runs functions of other kinds than Python, and `data_bytes` is their RLIMIT_DATA. The time limit
-        includes `waited_s`, the time that the start has waited for imports.
+        `command` runs functions of other kinds than Python, and `data_bytes` is their RLIMIT_DATA. Through the
+        descriptor `cpu_group` the process enters its CPU group. It is closed here. The time limit includes `waited_s`,
+        the time that the start has waited for imports.
         """
         launch, channel = self.launch, self.channel
         token = channel.buffers.token if channel is not None else None
         self._begin(launch.timeout_ms, launch.logs_bytes)
         self.deadline_s -= waited_s
-        body = describe_launch(launch, self._result_bytes, command, data_bytes, token)
-        init = REQUEST.pack(frames.INIT, 0, len(body), 0) + body
+        has_group = cpu_group is not None
+        body = describe_launch(launch, self._result_bytes, command, data_bytes, token, cpu_group=has_group)
+        fds = (cpu_group, channel.take_sandbox_end() if channel is not None else None)
+        self._init = InitRequest(body, [fd for fd in fds if fd is not None])
         self._unread = True
-        self.cell.on_network(lambda: self._send_init(init))
+        self.cell.on_network(self._send_init)
 
-    def _send_init(self, init: bytes) -> None:
-        if self.state == STARTING:
-            transmit = self.channel.introduce(self.cell.sock) if self.channel is not None else None
-            self._unread = not self._connection.send(init, transmit=transmit)
+    def _send_init(self) -> None:
+        if self.state == STARTING and self._init is not None:
+            self._unread = not self._init.send(self._connection)
 
     def kill(self) -> None:
         """End the sandbox with all its children. Nothing is reported any more."""
@@ -120,6 +131,8 @@ class LocalSandbox:
         self._stop_reading()
         if self.channel is not None:
             self.channel.close()
+        if self._init is not None:
+            self._init.close()
         self.cell.close()
         self.cell.kill()
         self._end_start()
