@@ -24,9 +24,9 @@ def small(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(bench, "SETS", SMALL)
     monkeypatch.setattr(bench.PredictionBench, "steps", 2 * len(SMALL) + 1)
-    monkeypatch.setattr(bench, "MAX_QUICK_STEPS_OTHERS", 3000)
+    monkeypatch.setattr(bench, "MAX_QUICK_STEPS_OTHERS", 1500)
     monkeypatch.setattr(bench, "_MAX_USER_STEPS", {True: 40})
-    monkeypatch.setattr(bench, "MAX_QUICK_PLACES", 300)
+    monkeypatch.setattr(bench, "MAX_QUICK_PLACES", 100)
     monkeypatch.setattr(interference, "starts_by_user", few_sessions)
     monkeypatch.setattr(trained, "_settings", lambda *_, **__: LearnSettings(with_lstm=False))
 

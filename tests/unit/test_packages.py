@@ -100,3 +100,11 @@ def test_an_own_command_imports_neither_entry_points_nor_other_commands_nor_benc
     done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
     frozen = int(done.stdout.split()[-1])
     assert frozen > 0, "at its end, the interpreter searches for garbage"
+
+
+def test_processes_of_the_server_start_without_the_sdk():
+    script = "import sys, aliquot.live.node.network.process; assert 'aliquot.sdk' not in sys.modules"
+    subprocess.run([sys.executable, "-c", script], check=True)
+    assert aliquot.App is aliquot.sdk.App
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        _ = aliquot.nothing
