@@ -23,22 +23,20 @@ LOADS = (0.3, 0.6, 0.85, 1.3)  # as parts of what the devices can complete; the 
 OVERLOAD = LOADS[-1]
 POOL_SLOTS = 16  # sandboxes per device, for every policy, as in the published measurements of mqfq_sticky
 FIRST_SEED = 7
-DAY_S = 86_400
 FUNCTIONS_PER_DEVICE = 12  # of the generated set
 MAX_FUNCTIONS = 600
 
 # The start time in each trace. The time axis is then scaled to the load.
 SETS: dict[str, float] = {"azure_functions": 5 * 3600, "servegen": 60 * 3600, "generated": 0}
-# Traces with fewer than ten flows, measured on one shape. The goals do not apply to them.
-FEW_FLOWS: dict[str, float] = {"philly": 30 * DAY_S, "azure_llm": 0, "mooncake": 0}
 
 
 class DeviceShape(Struct, frozen=True):
-    """So many equal devices, with D slots and so much memory each."""
+    """So many equal devices of one node, with D slots and so much memory each. Host memory may be bounded, too."""
 
     devices: int
     concurrency: int
     memory_gib: int
+    host_gib: int | None = None
 
     @property
     def capacity(self) -> float:
@@ -48,21 +46,16 @@ class DeviceShape(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        return f"{self.devices}, D = {self.concurrency}, {self.memory_gib} GiB"
+        host = "" if self.host_gib is None else f", host {self.host_gib} GiB"
+        return f"{self.devices}, D = {self.concurrency}, {self.memory_gib} GiB{host}"
 
 
-SHAPES = (
-    DeviceShape(1, 1, 16),
-    DeviceShape(1, 2, 16),
-    DeviceShape(2, 2, 16),
-    DeviceShape(2, 4, 64),
-    DeviceShape(4, 2, 64),
-    DeviceShape(4, 4, 16),
-    DeviceShape(16, 2, 16),
-    DeviceShape(64, 2, 16),
-)
-QUICK_SHAPES = (SHAPES[0], SHAPES[2], SHAPES[6])
-COMMON_SHAPE = SHAPES[2]
+ONE_DEVICE = DeviceShape(1, 1, 16)
+COMMON_SHAPE = DeviceShape(2, 2, 16)
+HOST_BOUND = DeviceShape(2, 2, 16, host_gib=48)  # a sandbox that is swapped out stays in host memory
+MANY_DEVICES = DeviceShape(16, 2, 16)
+SHAPES = (ONE_DEVICE, COMMON_SHAPE, HOST_BOUND, DeviceShape(4, 4, 64), MANY_DEVICES, DeviceShape(64, 2, 16))
+QUICK_SHAPES = (ONE_DEVICE, COMMON_SHAPE, MANY_DEVICES)
 CALLS = {1: 1000, 2: 1200, 4: 1500, 16: 2500, 64: 5000}  # by number of devices
 
 
@@ -89,7 +82,8 @@ def make_scenario(case: FairnessCase, data: Path) -> tuple[Scenario, int]:
     ]
     workload = ListedWorkload(rescale(arrivals, scale))
     curve = InterferenceCurve(V100_STRETCH)
-    scenario = Scenario(devices, functions, workload, interference=curve, shared_bus=True)
+    host_bytes = None if case.shape.host_gib is None else case.shape.host_gib * GIB
+    scenario = Scenario(devices, functions, workload, interference=curve, shared_bus=True, host_memory_bytes=host_bytes)
     return scenario, len(measured.flows)
 
 
@@ -99,8 +93,7 @@ def _arrivals(case: FairnessCase, data: Path) -> tuple[dict[str, FunctionSpec], 
         functions = make_functions(min(MAX_FUNCTIONS, 12 + FUNCTIONS_PER_DEVICE * case.shape.devices), case.seed)
         spec = WorkloadSpec(load=1, duration_s=1e9, process="gamma", zipf=1, run_cv=0.3, seed=case.seed)
         return functions, list(islice(make_arrivals(functions, spec), calls))
-    start_s = {**SETS, **FEW_FLOWS}[case.set_name]
-    imported = IMPORTERS[case.set_name](ImportRequest(data, start_s=start_s, calls=calls, seed=case.seed))
+    imported = IMPORTERS[case.set_name](ImportRequest(data, start_s=SETS[case.set_name], calls=calls, seed=case.seed))
     return imported.functions, list(imported.arrivals)
 
 
