@@ -6,7 +6,7 @@ from aliquot.workflow.language.records import CHOICE, FAIL, SUCCEED, Complaint, 
 from aliquot.workflow.values import Value
 
 
-class Edge:
+class Transition:
     """A transition: the field that has it, the target, and the variables that are assigned on the way."""
 
     __slots__ = ("assigned", "field", "target")
@@ -18,22 +18,22 @@ class Edge:
         self.assigned = frozenset(name.removesuffix(".$") for name in names)
 
 
-def edges_of(state: State, raw: Mapping[str, Value]) -> list[Edge]:
+def edges_of(state: State, raw: Mapping[str, Value]) -> list[Transition]:
     """Return the transitions of a state."""
     made = []
     if state.next is not None:
-        made.append(Edge("Next", state.next, raw.get("Assign")))
+        made.append(Transition("Next", state.next, raw.get("Assign")))
     if state.kind == CHOICE:
         rules = raw.get("Choices")
         rows = [row for row in rules if isinstance(row, dict)] if isinstance(rules, list) else []
         for position, (target, row) in enumerate(zip(state.targets, rows, strict=False)):
-            made.append(Edge(f"Choices[{position}].Next", target, row.get("Assign")))
+            made.append(Transition(f"Choices[{position}].Next", target, row.get("Assign")))
         if len(state.targets) > len(rows):
-            made.append(Edge("Default", state.targets[-1], raw.get("Assign")))
+            made.append(Transition("Default", state.targets[-1], raw.get("Assign")))
     caught = raw.get("Catch")
     rows = [row for row in caught if isinstance(row, dict)] if isinstance(caught, list) else []
     for position, (catcher, row) in enumerate(zip(state.catchers, rows, strict=False)):
-        made.append(Edge(f"Catch[{position}].Next", catcher.next, row.get("Assign")))
+        made.append(Transition(f"Catch[{position}].Next", catcher.next, row.get("Assign")))
     return made
 
 
@@ -63,7 +63,7 @@ class FlowCheck:
         self._report_endless(states, raws, reachable)
         self._shadowing(raws, reachable)
 
-    def _known(self, name: str, edges: list[Edge], states: Mapping[str, State]) -> list[Edge]:
+    def _known(self, name: str, edges: list[Transition], states: Mapping[str, State]) -> list[Transition]:
         known = []
         for edge in edges:
             if edge.target in states:
@@ -118,7 +118,7 @@ class FlowCheck:
 
     def _shadowing(self, raws: Mapping[str, Mapping[str, Value]], reachable: list[str]) -> None:
         for name in reachable:
-            own = Edge("", "", raws[name].get("Assign"))  # a state that ends its machine has no edge
+            own = Transition("", "", raws[name].get("Assign"))  # a state that ends its machine has no edge
             for edge in (own, *self._edges[name]):
                 for variable in sorted(edge.assigned & self._outer):
                     reason = f"the variable {variable!r} belongs to the machine outside, and cannot be assigned here"

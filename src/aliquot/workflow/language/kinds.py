@@ -149,6 +149,7 @@ def _choice(fields: Fields) -> State:
         language=fields.language,
         leave=choose,
         targets=targets,
+        has_default="Default" in fields.raw,
         comment=_comment(fields),
     )
 

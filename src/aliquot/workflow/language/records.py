@@ -80,6 +80,7 @@ class State:
     resource: Resource | None = None
     branches: tuple["Machine", ...] = ()  # of Parallel; of Map the processor alone
     targets: tuple[str, ...] = ()  # of Choice: Next of each rule, and Default
+    has_default: bool = False  # of Choice: the last target is that of Default
     comment: str = ""
 
 

@@ -1,0 +1,135 @@
+"""Random machines end on moto as they end here: output, error, and the types of the history in each branch.
+
+Machines with an error that moto and AWS tell differently are left out: a result placed into what is no object.
+"""
+
+import json
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("moto", reason="moto is a development dependency")
+
+from moto_states import MotoStates
+from workflow_shell import Shell
+from workflow_strategies import VALUE, Names, machines
+
+from aliquot.workflow.history import replay_history
+
+LEFT_OUT = "States.ResultPathMatchFailure"
+pytestmark = pytest.mark.filterwarnings("ignore")  # botocore and moto use what Python deprecates
+
+
+@pytest.fixture(scope="module")
+def moto():
+    with pytest.MonkeyPatch.context() as monkeypatch, MotoStates(monkeypatch) as states:
+        yield states
+
+
+def branch_names(machine, path=()):
+    """Yield the name of each state with the branch that has it."""
+    for name, state in machine["States"].items():
+        yield name, path
+        for number, branch in enumerate([*state.get("Branches", []), *filter(None, [state.get("ItemProcessor")])]):
+            yield from branch_names(branch, (*path, name, number))
+
+
+def by_branch(definition, events):
+    """Return the types of the events that name a state, for each branch, and all types of events that name none."""
+    branches = dict(branch_names(definition))
+    found = {}
+    for event in events:
+        details = event.get("stateEnteredEventDetails") or event.get("stateExitedEventDetails")
+        found.setdefault(branches[details["name"]] if details else None, []).append(event["type"])
+    found[None] = sorted(found[None])  # branches run in threads on moto
+    return found
+
+
+def has_races(definition, history):
+    """Return whether a branch failed beside others, which moto then ends at any point."""
+    text = json.dumps(definition)
+    failed = [event for event in history if event["type"] in {"ParallelStateFailed", "MapStateFailed"}]
+    return bool(failed or '"Retry"' in text) and '"Parallel"' in text
+
+
+def compare(moto, definition, value):
+    shell = Shell(definition)
+    ours = shell.run(value)
+    assume(ours.error != LEFT_OUT)
+    theirs, events = moto.run(definition, value)
+    assert ours.status == theirs["status"], theirs.get("cause")
+    if ours.status == "SUCCEEDED":
+        try:
+            output = json.loads(theirs["output"])
+        except ValueError:
+            output = theirs["output"]  # moto does not quote a string
+        assert ours.output == output
+    else:
+        assert ours.error == theirs["error"]
+    history = replay_history(shell.machine, shell.log)
+    if not has_races(definition, history):
+        assert by_branch(definition, history) == by_branch(definition, events)
+
+
+SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
+
+
+@settings(max_examples=15, suppress_health_check=SLOW)
+@given(definition=machines())
+def test_a_random_machine_ends_as_on_moto(moto, definition):
+    compare(moto, definition, VALUE)
+
+
+OUTPUTS = [
+    "{% $states.input %}",
+    {"n": "{% $states.input.n + 1 %}", "l": "{% [$states.input.l, 4] %}", "s": "{% $states.input.s & '!' %}"},
+    "{% $states.input.l[0] %}",
+    "{% $states.input.nowhere %}",
+    {"n": "{% $sum($states.input.l) %}", "l": [1], "s": "x"},
+    "{% $map($states.input.l, function($x) { $x * 2 }) %}",
+    {"n": "{% $v %}", "l": "{% $states.input.l %}", "s": "{% $states.context.State.Name %}"},
+]
+CONDITIONS = ["{% $states.input.n > 2 %}", "{% 'a' in $states.input.l %}", "{% $exists($states.input.s) %}"]
+
+
+@st.composite
+def jsonata_machines(draw):
+    names = Names()
+    chain = [next(names) for _ in range(draw(st.integers(1, 4)))]
+    states = {"First": {"Type": "Pass", "Assign": {"v": "{% $states.input.n * 10 %}"}, "Next": chain[0]}}
+    for number, name in enumerate(chain):
+        following = chain[number + 1] if number < len(chain) - 1 else "Last"
+        kind = draw(st.sampled_from(["Pass", "Choice", "Map", "Parallel"]))
+        output = {"Output": draw(st.sampled_from(OUTPUTS))}
+        inner = {"StartAt": next(names), "States": {}}
+        inner["States"][inner["StartAt"]] = {"Type": "Pass", "Output": "{% [$v, $states.input] %}", "End": True}
+        if kind == "Pass":
+            states[name] = {"Type": "Pass", **output, "Next": following}
+        elif kind == "Choice":
+            rule = {
+                "Condition": draw(st.sampled_from(CONDITIONS)),
+                "Next": "Last",
+                "Output": {"n": 1, "l": [5], "s": ""},
+            }
+            states[name] = {"Type": "Choice", "Choices": [rule], "Default": following}
+        elif kind == "Map":
+            items = {"Items": "{% [$states.input.n, 2] %}", "MaxConcurrency": 1, "ItemProcessor": inner}
+            states[name] = {"Type": "Map", **items, "Output": {"n": 1, "l": "{% $states.result %}"}, "Next": following}
+        else:
+            states[name] = {"Type": "Parallel", "Branches": [inner], "Arguments": {"a": "{% $v %}"}, "Next": following}
+    states["Last"] = {"Type": "Succeed"}
+    return {"QueryLanguage": "JSONata", "StartAt": "First", "States": states}
+
+
+@settings(max_examples=10, suppress_health_check=SLOW)
+@given(definition=jsonata_machines())
+def test_a_random_machine_in_jsonata_ends_as_on_moto(moto, definition):
+    compare(moto, definition, VALUE)
+
+
+@pytest.mark.long
+@settings(max_examples=1000, suppress_health_check=SLOW)
+@given(definition=st.one_of(machines(), jsonata_machines()))
+def test_many_random_machines_end_as_on_moto(moto, definition):
+    compare(moto, definition, VALUE)
