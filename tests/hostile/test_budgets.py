@@ -1,9 +1,11 @@
 """One greedy tenant for each row of the table of budgets, and a neighbour who is served all the same."""
 
 import re
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import httpx
 import pytest
 from tenants import rows_of_the_page
 
@@ -165,6 +167,24 @@ def test_entities_of_one_tenant_have_a_bound(tenants):
     tenants.check_neighbour()
     for number in range(made):
         attacker.delete(f"actions/many{number}").raise_for_status()
+
+
+@pytest.mark.budget("names in metrics")
+def test_strangers_who_ask_for_metrics_keep_nobody_waiting(tenants):
+    """How names are divided is tested with the metrics alone: it takes thousands of actions."""
+    stop = threading.Event()
+
+    def ask():
+        with httpx.Client() as stranger:
+            while not stop.is_set():
+                stranger.get(f"{tenants.server.url}/metrics").raise_for_status()
+
+    with ThreadPoolExecutor(4) as pool:
+        asking = [pool.submit(ask) for _ in range(4)]
+        tenants.check_neighbour()
+        stop.set()
+        for each in asking:
+            each.result()
 
 
 @pytest.mark.budget("timers")

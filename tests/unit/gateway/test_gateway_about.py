@@ -1,6 +1,7 @@
 """The gateway's description of itself, and the headers of every response."""
 
 import re
+import time
 
 import pytest
 from gateway_client import ACTIONS, AS_OPERATOR, NS, PUT, gateway, on_a_loop
@@ -217,8 +218,28 @@ async def test_the_number_of_names_in_the_metrics_is_limited():
 
     counted = metrics.Metrics()
     for number in range(metrics.MAX_ACTIONS + 10):
-        counted.of_action("guest", f"a{number}")
-    assert len(counted.actions) == metrics.MAX_ACTIONS + 1
+        counted.of_action("greedy", f"a{number}")
+    assert len(counted.actions) == metrics.MAX_ACTIONS // 2 + 1
+    counted.of_action("guest", "mine")
+    assert ("guest", "mine") in counted.actions, "another namespace's names leave some to this one"
+
+
+@on_a_loop
+async def test_the_page_of_totals_is_not_made_for_every_stranger_who_asks(monkeypatch):
+    made = []
+
+    def render(_):
+        made.append(time.sleep(0.05))
+        return b"a page"
+
+    monkeypatch.setattr("aliquot.live.gateway.resources.prometheus.render_metrics", render)
+    async with gateway() as g:
+        for _ in range(10):
+            assert (await g.get("/metrics", auth=None)).content == b"a page"
+        assert len(made) == 1
+        for _ in range(2):
+            await g.get("/metrics", headers=AS_OPERATOR, auth=None)
+        assert len(made) == 3, "the operator's page is always made"
 
 
 @on_a_loop

@@ -9,6 +9,7 @@ from gateway_client import ACTIONS, NS, on_a_loop
 from gateway_wire import SERVED, served
 from virtual_time import in_virtual_time
 
+from aliquot.core.units import MIB
 from aliquot.live.node.base import Outcome, Status
 from aliquot.testing.waiting import wait_on_loop
 
@@ -346,3 +347,25 @@ async def test_the_memory_of_all_large_bodies_is_limited(chunked):
         head, sent = request(third)
         await third.send(head + sent)
         assert (await third.answer())[2] == b"{}"
+
+
+@on_a_loop
+async def test_the_memory_of_a_body_that_never_ends_is_free_when_the_client_has_gone():
+    """Connections are reference cycles, so the memory must not wait for the garbage collector."""
+    async with served() as (g, connect):
+        payloads = g.app.payloads
+        gc.disable()
+        try:
+            for _ in range(5):
+                wire = await connect()
+                await wire.send(wire.head("POST", f"{ACTIONS}/echo?blocking=true", Content_Length=3 * MIB))
+                await wire.send(b" " * 2 * MIB)
+                await wait_on_loop(lambda: payloads.bytes.used, what="the body's memory")
+                wire.close()
+                await wait_on_loop(
+                    lambda: (payloads.bytes.used, payloads.descriptors.used),
+                    lambda used: used == (0, 0),
+                    what="the memory of a body whose client has gone",
+                )
+        finally:
+            gc.enable()

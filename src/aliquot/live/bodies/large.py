@@ -113,6 +113,10 @@ class IncomingBody:
                 at += len(one)
             self._parts.clear()
 
+    def drop(self) -> None:
+        """Free the memory of a body that will never be complete. Its owner may be in a reference cycle."""
+        self._reserved, self._memory, self._parts = (), None, []
+
     def whole(self) -> bytes | memoryview:
         """Return the body, which is not kept here any longer. A large one holds its reservation."""
         self._reserved = ()

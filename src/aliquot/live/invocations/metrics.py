@@ -5,12 +5,13 @@ A Prometheus counter with a lock and labels would cost more than the rest of a w
 
 from bisect import bisect_left
 
+from aliquot.budgets import Budget
 from aliquot.core.commands import Start
 from aliquot.live.invocations.call import Call
 
 BOUNDS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
-MAX_ACTIONS = 10_000  # actions beyond this number are counted together, so that no tenant can fill the page
-OTHERS = ("", "")
+MAX_ACTIONS = 10_000  # of all namespaces; a namespace's actions beyond its part are counted together
+OTHERS = ""
 
 
 class LatencyHistogram:
@@ -78,6 +79,8 @@ class Metrics:
     def __init__(self) -> None:
         self.actions: dict[tuple[str, str], ActionMetrics] = {}
         self.fires: dict[tuple[str, str], int] = {}  # by namespace and trigger
+        self._known_actions = Budget("metrics", "actions", MAX_ACTIONS)
+        self._known_triggers = Budget("metrics", "triggers", MAX_ACTIONS)
 
     def count(self, call: Call) -> None:
         """Count a call that did not come from the gateway: a component, or a call of a trigger's rule."""
@@ -85,8 +88,8 @@ class Metrics:
 
     def count_fire(self, namespace: str, trigger: str) -> None:
         key = (namespace, trigger)
-        if key not in self.fires and len(self.fires) >= MAX_ACTIONS:
-            key = OTHERS
+        if key not in self.fires and not _is_taken(self._known_triggers, namespace):
+            key = (namespace, OTHERS)
         self.fires[key] = self.fires.get(key, 0) + 1
 
     def sum_of_actions(self) -> ActionMetrics:
@@ -98,6 +101,14 @@ class Metrics:
 
     def of_action(self, namespace: str, action: str) -> ActionMetrics:
         key = (namespace, action)
-        if key not in self.actions and len(self.actions) >= MAX_ACTIONS:
-            key = OTHERS
+        if key not in self.actions and not _is_taken(self._known_actions, namespace):
+            key = (namespace, OTHERS)
         return self.actions.setdefault(key, ActionMetrics())
+
+
+def _is_taken(known: Budget, namespace: str) -> bool:
+    """Take a place for a further name of the namespace. Return False if it has its part already."""
+    if not known.fits(namespace, 1):
+        return False
+    known.take(namespace, 1)
+    return True

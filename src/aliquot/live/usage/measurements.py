@@ -1,10 +1,11 @@
 """The usage of each sandbox in the last sample and second, and of each function since the server started."""
 
+from aliquot.budgets import Budget
 from aliquot.core.places import place_text
 from aliquot.core.records import Sandbox
 
-MAX_FUNCTIONS = 10_000  # a tenant with endless function names must not fill the metrics
-OTHERS = ("", "")
+MAX_FUNCTIONS = 10_000  # of all tenants; those beyond the part of a tenant are counted together
+OTHERS = ""  # stands for the function names beyond a tenant's part
 
 UsageKey = tuple[str, str, str]  # tenant, function, device
 
@@ -52,14 +53,18 @@ class ComputeTotals:
 
     def __init__(self) -> None:
         self._seconds: dict[UsageKey, float] = {}
+        self._known = Budget("usage", "functions", MAX_FUNCTIONS)
 
     def add(self, measured: MeasuredSandbox, compute_s: float) -> None:
         """Add compute to each device of the sandbox."""
         flow = measured.sandbox.flow.key
         for device in measured.devices:
             key = (flow.tenant, flow.function, device)
-            if key not in self._seconds and len(self._seconds) >= MAX_FUNCTIONS:
-                key = (*OTHERS, device)
+            if key not in self._seconds:
+                if self._known.fits(flow.tenant, 1):
+                    self._known.take(flow.tenant, 1)
+                else:
+                    key = (flow.tenant, OTHERS, device)
             self._seconds[key] = self._seconds.get(key, 0.0) + compute_s
 
     def items(self) -> list[tuple[UsageKey, float]]:

@@ -328,6 +328,8 @@ class GatewayProtocol(GuardedProtocol):
         self.open_connections.closed(self)
         self.slow.discard(self)
         self._sending, self._outgoing = None, iter(())
+        if self._fast_cycle is not None and self._fast_cycle.more_body:
+            self._fast_cycle.arrival.drop()
         if self.timeout_keep_alive_task is not None:
             self.timeout_keep_alive_task.cancel()
         super().connection_lost(exc)

@@ -1,5 +1,6 @@
 """Endpoints about the platform itself: the host's description, the caller's namespace and limits, health, metrics."""
 
+import time
 from typing import Any
 
 from msgspec import Struct
@@ -17,6 +18,7 @@ from aliquot.live.store.base import Store
 from aliquot.live.triggers.alarms.scheduler import AlarmScheduler
 from aliquot.version import __version__
 
+_TOTALS_FACTOR = 20  # so that strangers take at most a twentieth of the event loop's time
 _METRICS_TYPE = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
 
 
@@ -146,6 +148,8 @@ class MetricsPage:
     ) -> None:
         self._operator = operator
         self._parts = (metrics, platform, store, invoke, alarms)
+        self._totals = b""
+        self._totals_until_s = 0.0
 
     def endpoint(self, settings: GatewaySettings) -> Endpoint:
         access = EndpointAccess.OPERATOR if settings.metrics_for_operator_only else EndpointAccess.ANYONE
@@ -153,11 +157,21 @@ class MetricsPage:
         return Endpoint("GET", "/metrics", self.page, text, {200: None}, access, statuses=(401,))
 
     async def page(self, request: Request) -> Response:
-        """Respond with totals to anyone, and with the names of namespaces and actions to the operator."""
+        """Respond with totals to anyone, and with the names of namespaces and actions to the operator.
+
+        The totals of thousands of actions take long, and anyone may ask for them. So they are made again only after
+        many times as long as they took.
+        """
         from aliquot.live.gateway.resources import prometheus  # noqa: PLC0415 - see above
 
         header = request.headers.get(b"authorization")
         if header is not None:
             self._operator.check(header)  # a wrong token is an error, not a request for the totals
-        collector = prometheus.PlatformCollector(*self._parts, with_names=header is not None)
-        return Response(200, prometheus.render_metrics(collector), (_METRICS_TYPE,))
+            collector = prometheus.PlatformCollector(*self._parts, with_names=True)
+            return Response(200, prometheus.render_metrics(collector), (_METRICS_TYPE,))
+        begun_s = time.monotonic()
+        if begun_s >= self._totals_until_s:
+            self._totals = prometheus.render_metrics(prometheus.PlatformCollector(*self._parts, with_names=False))
+            ended_s = time.monotonic()
+            self._totals_until_s = ended_s + _TOTALS_FACTOR * (ended_s - begun_s)
+        return Response(200, self._totals, (_METRICS_TYPE,))
