@@ -78,7 +78,7 @@ def test_shared_buffers_of_one_tenant_leave_those_of_others_and_the_server_its_d
         for number in range(8 if client is tenants.attacker else 1):
             client.deploy(f"take{number}", BUFFERS, main="take", annotations=SDK, limits={"memory": 512})
     took = tenants.attacker.result("take0", {"count": 128, "size": 64 * MIB})
-    assert took["held"] == 8  # within the sandbox's memory limit
+    assert took["held"] == 8, took  # within the sandbox's memory limit
     assert "memory limit" in took["why"]
     before = open_files(tenants.server.process.pid)
     for number in range(8):

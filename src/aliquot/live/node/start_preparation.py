@@ -28,7 +28,7 @@ class MissingEnvironmentError(Exception):
 
 def _imports(launch: Launch) -> tuple[str, ...]:
     """Return the modules that the zygote imports: those of the launch, and the SDK if the function uses it."""
-    return ("aliquot", *launch.imports) if launch.sdk else launch.imports
+    return ("aliquot.sdk", *launch.imports) if launch.sdk else launch.imports
 
 
 class StartPreparation:
