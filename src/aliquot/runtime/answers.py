@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import pickle
-from typing import Any, NamedTuple
+from typing import Any, Callable, NamedTuple  # noqa: UP035 - Python 3.9 on
 
 from .frames import APPLICATION_ERROR, DEVELOPER_ERROR, SUCCESS
 
@@ -17,8 +17,41 @@ OUT_OF_MEMORY = "The action exhausted its memory and was aborted."
 TOO_LONG = "The action produced a response that exceeded the allowed length: {} > {} bytes."
 
 # Faster than json.loads and json.dumps, which detect the encoding of bytes and make an encoder for each call.
-decode = json.JSONDecoder().decode
-_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+_decode = json.JSONDecoder().decode
+_encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+_scan = json.scanner.make_scanner(json.JSONDecoder())  # type: ignore[attr-defined] # the C part of a decoder
+
+
+def decode(text: str) -> Any:  # noqa: ANN401 - whatever JSON holds
+    """Decode JSON. A text without blanks around it takes half the time."""
+    try:
+        value, end = _scan(text, 0)
+    except StopIteration:
+        return _decode(text)
+    return value if end == len(text) else _decode(text)
+
+
+def _make_encode() -> Callable[[Any], str]:
+    """Return a function that encodes JSON with one encoder for all calls."""
+    make = json.encoder.c_make_encoder  # type: ignore[attr-defined]
+    if make is None:  # this Python has no C part
+        return _encoder.encode
+    inside: dict[int, Any] = {}  # the containers that are being encoded, by which a cycle is found
+    separators = _encoder.key_separator, _encoder.item_separator
+    text_of = json.encoder.encode_basestring
+    write = make(inside, _encoder.default, text_of, None, *separators, False, False, False)
+
+    def encode(value: Any) -> str:  # noqa: ANN401 - whatever JSON holds
+        try:
+            return "".join(write(value, 0))
+        except BaseException:
+            inside.clear()
+            raise
+
+    return encode
+
+
+_encode = _make_encode()
 
 
 class RunAnswer(NamedTuple):
