@@ -184,6 +184,21 @@ def test_processes_that_serve_all_tenants_have_a_processor_group_of_their_own(te
     tenants.check_neighbour()
 
 
+def test_the_server_outweighs_the_functions_of_all_tenants(tenants):
+    """It sends runs to several sandboxes in a row. None of them may take the processor from it before the last."""
+    top = Path("/sys/fs/cgroup/cpu", tag_of(tenants.server.data))
+    tenants.check_neighbour()  # so that there is a sandbox
+    wait_until(
+        lambda: (top / "server" / "cgroup.procs").read_text().split(),
+        lambda pids: str(tenants.server.process.pid) in pids,
+        what="the server to be in its group",
+    )
+    weight, of_tenants = (int((top / name / "cpu.shares").read_text()) for name in ("server", "tenants"))
+    assert weight == 2 * of_tenants
+    sandboxes = {one["pid"] for one in tenants.server.operate("GET", "status")["sandboxes"]}
+    assert not sandboxes & {int(pid) for pid in (top / "server" / "cgroup.procs").read_text().split()}
+
+
 def test_a_server_that_has_stopped_leaves_no_control_groups(tmp_path):
     with LiveServer(tmp_path / "data", "--devices", "host:1") as server, server.client() as client:
         client.deploy("sleep", SLEEP_CODE)

@@ -182,6 +182,8 @@ async def _serve(
             asyncio.create_task(keep_pruned(store, settings.retention, lambda: _weights_of(catalogue))),
             asyncio.create_task(sessions.keep()),
             asyncio.create_task(prepare_recent(service, store, catalogue, now_ms=now_ms())),
+            # In a thread, because the kernel takes 8 to 15 ms to move a process.
+            asyncio.create_task(asyncio.to_thread(services.place_server, usable=node.isolation.cgroups)),
         ]
 
         def started() -> None:

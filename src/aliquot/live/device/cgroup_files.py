@@ -61,15 +61,20 @@ def delegate_controllers(directory: Path, controllers: Sequence[str]) -> None:
 
 def release_tree(tree: CgroupTree) -> None:
     """Remove the server's part of the tree if it is empty, and move the server back to the group it came from."""
-    tag, parent = tree.path.name, tree.path.parent
+    parent = tree.path.parent
     with contextlib.suppress(OSError):
         tree.path.rmdir()
-        server_group = _server_group(parent, tag)
-        if server_group.is_dir() and [path for path in parent.iterdir() if path.is_dir()] == [server_group]:
+        group = server_group(tree)
+        if group.is_dir() and [path for path in parent.iterdir() if path.is_dir()] == [group]:
             control = parent / "cgroup.subtree_control"
             control.write_text(" ".join(f"-{name}" for name in control.read_text().split()))
             (parent / "cgroup.procs").write_text("0")
-            server_group.rmdir()
+            group.rmdir()
+
+
+def server_group(tree: CgroupTree) -> Path:
+    """Return the group into which the server has moved, if it had to."""
+    return _server_group(tree.path.parent, tree.path.name)
 
 
 def pids_in(directory: Path) -> list[int]:
@@ -101,9 +106,9 @@ def _server_group(parent: Path, tag: str) -> Path:
 def _move_server(parent: Path, tag: str) -> None:
     if set(pids_in(parent)) - {os.getpid()}:
         raise OSError(errno.EBUSY, _OWN_GROUP, str(parent))
-    server_group = _server_group(parent, tag)
-    server_group.mkdir(exist_ok=True)
-    (server_group / "cgroup.procs").write_text("0")
+    group = _server_group(parent, tag)
+    group.mkdir(exist_ok=True)
+    (group / "cgroup.procs").write_text("0")
 
 
 class Freezer(Struct, frozen=True):

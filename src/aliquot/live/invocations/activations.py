@@ -34,27 +34,35 @@ class ActivationRecorder:
 
     def __init__(self, policy: str) -> None:
         self._policy = _encode(policy).decode()
-        self._templates: dict[str, tuple[str, str]] = {}  # by action revision
+        self._templates: dict[str, str] = {}  # by action revision
 
     def forget(self, action: Action) -> None:
         self._templates.pop(action.revision, None)
 
     def record(self, call: Call, outcome: Outcome, *, start_ms: int, duration_ms: int) -> Activation:
-        action = call.action
-        head, tail = self._templates.get(action.revision) or self._make_template(action)
-        init = f'{{"key":"initTime","value":{call.run.init_s * 1000:.0f}}},' if call.run.init_s is not None else ""
-        session = note("session", call.session) if call.session else ""
-        cause = f'"cause":"{call.cause}",' if call.cause else ""
-        binding = _binding(call.resolved) if call.resolved.binding is not None else ""
+        action, run, notes = call.action, call.run, call.notes
+        template = self._templates.get(action.revision) or self._make_template(action)
+        if call.resolved.binding is not None:
+            notes = _binding(call.resolved) + notes
+        if call.session:
+            notes = note("session", call.session) + notes
         end = start_ms + duration_ms
-        device = place_text(call.run.place)
-        summary = (
-            f'{head}{"true" if outcome.timed_out else "false"}}},{{"key":"waitTime","value":{call.run.wait_ms}}},{init}'
-            f'{{"key":"deviceTime","value":{outcome.run_s * 1000:.3f}}},{{"key":"device","value":"{device}"}},'
-            f'{{"key":"start","value":"{call.run.start or "none"}"}},{{"key":"policy","value":{self._policy}}},'
-            f'{{"key":"reason","value":{_encode(call.reason).decode()}}}{session}{binding}{call.notes}],'
-            f'"namespace":"{call.namespace.name}",{cause}"activationId":"{call.id}","start":{start_ms},"end":{end},"duration":{duration_ms},'
-            f'"statusCode":{outcome.status:d}{tail}'
+        summary = template % (
+            "true" if outcome.timed_out else "false",
+            run.wait_ms,
+            f'{{"key":"initTime","value":{run.init_s * 1000:.0f}}},' if run.init_s is not None else "",
+            outcome.run_s * 1000,
+            place_text(run.place),
+            run.start or "none",
+            _encode(call.reason).decode(),
+            notes,
+            call.namespace.name,
+            f'"cause":"{call.cause}",' if call.cause else "",
+            call.id,
+            start_ms,
+            end,
+            duration_ms,
+            outcome.status,
         )
         logs = _encode(outcome.logs) if outcome.logs else _NO_LOGS
         response, large = _response(outcome.status, outcome.result)
@@ -72,17 +80,24 @@ class ActivationRecorder:
             large,
         )
 
-    def _make_template(self, action: Action) -> tuple[str, str]:
+    def _make_template(self, action: Action) -> str:
+        """Return the record with places for the values that differ between the calls of an action."""
         limits = _encode(action.limits).decode()
         path = _encode(f"{action.namespace}/{action.name}").decode()
         head = (
             f'{{"annotations":[{{"key":"path","value":{path}}},{{"key":"kind","value":"{action.exec.kind}"}},'
             f'{{"key":"limits","value":{limits}}},{{"key":"timeout","value":'
         )
+        policy = f'{{"key":"policy","value":{self._policy}}}'
         name = _encode(action.name.rpartition("/")[2]).decode()
         tail = f',"name":{name},"version":"{action.version}","publish":false}}'
-        self._templates[action.revision] = (head, tail)
-        return head, tail
+        head, policy, tail = (text.replace("%", "%%") for text in (head, policy, tail))
+        template = self._templates[action.revision] = (
+            f'{head}%s}},{{"key":"waitTime","value":%d}},%s{{"key":"deviceTime","value":%.3f}},'
+            f'{{"key":"device","value":"%s"}},{{"key":"start","value":"%s"}},{policy},{{"key":"reason","value":%s}}%s],'
+            f'"namespace":"%s",%s"activationId":"%s","start":%d,"end":%d,"duration":%d,"statusCode":%d{tail}'
+        )
+        return template
 
 
 def composition_record(call: Call, close: CloseFrame, end_ms: int) -> Activation:
