@@ -1,7 +1,7 @@
 """Scopes for the tests of query languages."""
 
 from aliquot.workflow.chance import Chance
-from aliquot.workflow.query.scope import Scope
+from aliquot.workflow.query.scope import Scope, Work
 
 NOW = 1_700_000_000.0
 
@@ -15,5 +15,5 @@ def scope(value=None, variables=None, *, max_steps=None, **states):
         Chance("test"),
         now=NOW,
         states={"input": value, **states},
-        max_steps=max_steps,
+        work=Work(max_steps),
     )

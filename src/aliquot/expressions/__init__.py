@@ -10,7 +10,7 @@ Errors:
     └── EvaluationError    the evaluation failed or reached a bound; raised when it runs
 """
 
-from aliquot.expressions.budget import EvaluationError, ExpressionError, ExpressionRefusedError
+from aliquot.expressions.budget import Budget, EvaluationError, ExpressionError, ExpressionRefusedError
 from aliquot.expressions.compiler import Expression, compile_expression
 
-__all__ = ["EvaluationError", "Expression", "ExpressionError", "ExpressionRefusedError", "compile_expression"]
+__all__ = ["Budget", "EvaluationError", "Expression", "ExpressionError", "ExpressionRefusedError", "compile_expression"]

@@ -4,6 +4,7 @@ A value that contains another value many times counts it many times, because it 
 So `[[[x] * 1000] * 1000] * 1000` is refused, although it would need little memory.
 """
 
+from math import isfinite
 from typing import Any, TypeAlias
 
 Value: TypeAlias = Any  # a JSON value
@@ -11,6 +12,7 @@ Value: TypeAlias = Any  # a JSON value
 MAX_STEPS = 100_000
 MAX_SIZE = 1_000_000  # in characters of JSON, approximately
 MAX_INTEGER_BITS = 1024
+MAX_RESULT_INTEGER = 2**63 - 1
 MAX_SOURCE_CHARACTERS = 10_000
 MAX_NESTING = 40
 
@@ -60,6 +62,19 @@ def measure(value: Value, limit: int = MAX_SIZE) -> int:
             if size > limit:
                 break
     return size
+
+
+def check_numbers(value: Value) -> None:
+    """Refuse numbers that JSON cannot hold: integers of more than 64 bits, infinity, and what is no number."""
+    stack = [value]
+    while stack:
+        part = stack.pop()
+        if type(part) is dict:
+            stack.extend(part.values())
+        elif type(part) is list:
+            stack.extend(part)
+        elif (type(part) is float and not isfinite(part)) or (type(part) is int and abs(part) > MAX_RESULT_INTEGER):
+            raise EvaluationError(f"the value has a number that JSON cannot hold: {part:.6g}", "OverflowError")
 
 
 class Budget:

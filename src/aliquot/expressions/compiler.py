@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from aliquot.expressions import loops, nodes
 from aliquot.expressions.budget import (
     MAX_SOURCE_CHARACTERS,
-    MAX_STEPS,
     Budget,
     EvaluationError,
     ExpressionRefusedError,
     Value,
+    check_numbers,
 )
 from aliquot.expressions.closures import Closure, Compiler, Evaluation, NodeCompiler
 
@@ -52,16 +52,17 @@ class Expression:
         self.names = names
         self._run = run
 
-    def evaluate(self, names: Mapping[str, Value], max_steps: int | None = None) -> Value:
+    def evaluate(self, names: Mapping[str, Value], budget: Budget | None = None) -> Value:
         """Return the value of the expression."""
-        evaluation = Evaluation(names, Budget(MAX_STEPS if max_steps is None else max_steps))
+        evaluation = Evaluation(names, budget or Budget())
         try:
             value = self._run(evaluation)
-            return evaluation.budget.built(value) if type(value) in {list, dict, str} else value
+            check_numbers(evaluation.budget.built(value))
         except EvaluationError:
             raise
         except FAILURES as error:
             raise EvaluationError(f"{type(error).__name__}: {error}", type(error).__name__) from error
+        return value
 
 
 def compile_expression(source: str) -> Expression:

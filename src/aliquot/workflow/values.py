@@ -1,6 +1,7 @@
 """JSON values: their text, their kinds, their equality and their size."""
 
 import json
+import math
 from typing import Any, TypeAlias
 
 from aliquot.expressions.budget import measure
@@ -11,11 +12,31 @@ Value: TypeAlias = Any  # a JSON value
 MAX_VALUE_SIZE = 1_000_000  # in characters, approximately: what a state may build
 MAX_VARIABLES_SIZE = 16 * MAX_VALUE_SIZE
 MAX_SHOWN_CHARACTERS = 1000
+MAX_INTEGER = 2**63 - 1
+MAX_DIGITS = 20
 
 
 def to_text(value: Value) -> str:
     """Return a value as compact JSON."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def parse_json(text: str) -> Value:
+    """Return the value of JSON text. Numbers that JSON cannot hold are refused by a ValueError."""
+    return json.loads(text, parse_constant=_refuse_number, parse_float=_finite, parse_int=_bounded_integer)
+
+
+def _refuse_number(text: str) -> float:
+    raise ValueError(f"{text[:40]} is no number of JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _refuse_number(text)
+
+
+def _bounded_integer(text: str) -> int | float:
+    return _finite(text) if len(text) > MAX_DIGITS or abs(int(text)) > MAX_INTEGER else int(text)
 
 
 def shown(value: Value) -> str:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from aliquot.expressions import EvaluationError, ExpressionRefusedError, compile_expression
+from aliquot.expressions import Budget, EvaluationError, ExpressionRefusedError, compile_expression
 
 NAMES = {"n": 3, "words": ["b", "a"], "row": {"k": 1, "deep": {"x": [1, 2]}}, "states": {"input": {"q": "hi"}}}
 
@@ -107,6 +107,10 @@ def test_other_sources_are_refused(source):
         "('x' * 900000).join(['a', 'b', 'c'])",
         "[big for a in range(2)] == [big for a in range(2)] if [big, big] * 100 else 1",
         "str([big] * 100)",
+        "2 ** 64",
+        "[{'x': -(2 ** 63) - 1}]",
+        "float('inf')",
+        "[float('nan')]",
     ],
 )
 def test_work_and_sizes_are_bounded(source):
@@ -149,7 +153,7 @@ def test_an_evaluation_can_be_given_fewer_steps():
     expression = compile_expression("sum(range(3000))")
     assert expression.evaluate({}) == sum(range(3000))
     with pytest.raises(EvaluationError):
-        expression.evaluate({}, max_steps=1000)
+        expression.evaluate({}, Budget(1000))
 
 
 def test_values_are_not_changed():

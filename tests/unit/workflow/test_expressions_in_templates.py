@@ -154,10 +154,29 @@ def test_an_expression_of_many_steps_is_not_finished_on_the_event_loop():
     query = compile_template("JSONata", "{% $count($states.input.items[p > 5]) %}")
     assert not query.slow
     with pytest.raises(TooLongError):
-        query.run(scope(wide, max_steps=2000))
+        query.run(scope(wide, max_steps=1000))
     assert query.run(scope(wide)) == 2994
     with pytest.raises(TooLongError):
-        run("Python", "{% sum(range(3000)) %}", max_steps=2000)
+        run("Python", "{% sum(range(30000)) %}", max_steps=1000)
+
+
+@pytest.mark.parametrize(
+    ("language", "field", "query"),
+    [
+        ("JSONPath", "x{}.$", "$..p"),
+        ("JSONPath", "x{}.$", "States.ArrayContains($.items, 1)"),
+        ("JSONata", "x{}", "{% $states.input.items[p > 2].p %}"),
+        ("Python", "x{}", "{% [i for i in states.input['items']] %}"),
+    ],
+)
+def test_the_queries_of_a_template_share_their_steps(language, field, query):
+    wide = {"items": [{"p": number} for number in range(70)]}
+    few = compile_template(language, {field.format(number): query for number in range(2)})
+    many = compile_template(language, {field.format(number): query for number in range(300)})
+    assert len(few.run(scope(wide, max_steps=1000))) == 2
+    with pytest.raises(TooLongError):
+        many.run(scope(wide, max_steps=1000))
+    assert len(many.run(scope(wide))) == 300
 
 
 def test_variables_and_fields_of_states_are_known():

@@ -5,7 +5,7 @@ from workflow_definitions import END, machine
 from workflow_shell import FOREVER, START, After, Shell, error
 
 from aliquot.workflow.errors import StateError
-from aliquot.workflow.interpreter import CancelTask, Finish, RedriveAsked, RunTask, StopAsked, TaskEnded
+from aliquot.workflow.interpreter import CancelTask, Evaluate, Finish, RedriveAsked, RunTask, StopAsked, TaskEnded
 
 
 def run(definition, value=None, functions=None):
@@ -138,6 +138,15 @@ def test_items_are_batched():
     by_size = mapped(machine(B=END), ItemBatcher={"MaxInputBytesPerBatch": 5})
     assert [len(part["Items"]) for part in run(machine(A=by_size), ["ab", "c", "d", "efgh"]).output] == [1, 1, 1, 1]
     assert [len(part["Items"]) for part in run(machine(A=by_size), [1, 2, 3, 4, 5, 66]).output] == [5, 1]
+
+
+def test_the_inputs_of_many_iterations_are_selected_beside_the_event_loop():
+    state = mapped(
+        machine(B=END), ItemSelector={"i.$": "$$.Map.Item.Index"}, ResultSelector={"n.$": "States.ArrayLength($)"}
+    )
+    shell = Shell(machine(A=state)).start(list(range(3000)))
+    assert isinstance(shell.batches[0][0], Evaluate)
+    assert shell.go_on().result.output == {"n": 3000}
 
 
 def test_at_most_256_tasks_are_in_flight():

@@ -42,6 +42,7 @@ VALUE = {
         ("States.JsonMerge($.one, $.two, false)", {"a": 1, "b": {"y": 2}}),
         ("States.StringToJson($.text)", {"a": [1, None]}),
         ("States.StringToJson('')", None),
+        ("States.StringToJson('[123456789012345678901234567890]')", [1.2345678901234568e29]),
         ("States.JsonToString($.two)", '{"b":{"y":2}}'),
         ("States.MathAdd(111, -1)", 110),
         ("States.MathAdd(1.49, 1.5)", 3),
@@ -95,6 +96,9 @@ def test_chance_is_a_hash_of_the_step():
         "States.StringSplit(1, ',')",
         "States.Array($.nope)",
         "States.Array($nope)",
+        "States.MathAdd(9223372036854775807, 1)",
+        "States.StringToJson('[1e999]')",
+        "States.StringToJson('NaN')",
     ],
 )
 def test_a_failed_intrinsic_function_is_a_runtime_error(call):
@@ -128,6 +132,11 @@ def test_nested_calls_cannot_build_a_huge_value():
 def test_a_wrong_call_is_refused(call):
     with pytest.raises(QueryRefusedError):
         compile_intrinsic(call)
+
+
+def test_unique_items_of_a_long_array_are_found_in_linear_time():
+    array = [{"n": number, "f": float(number)} for number in range(20_000)]
+    assert compile_intrinsic("States.ArrayUnique($)").run(scope([*array, *array])) == array
 
 
 def test_there_are_all_eighteen():

@@ -7,7 +7,7 @@ from aliquot.workflow.errors import RUNTIME, StateError
 from aliquot.workflow.interpreter.commands import Evaluate
 from aliquot.workflow.interpreter.events import Evaluated
 from aliquot.workflow.language.records import Machine, Phase, State
-from aliquot.workflow.query.scope import MAX_STEPS_ON_THE_LOOP, Scope
+from aliquot.workflow.query.scope import MAX_STEPS_ON_THE_LOOP, Scope, Work
 from aliquot.workflow.values import Value
 
 ENTER, LEAVE, CATCH = "enter", "leave", "catch"
@@ -34,7 +34,7 @@ def run_phase(
     max_steps: int | None = MAX_STEPS_ON_THE_LOOP,
 ) -> dict[str, Value]:
     """Run a phase. Raises StateError, or TooLongError if it needs more steps than it may take here."""
-    scope = Scope(value, variables, context, Chance(seed), now=now, states=states, max_steps=max_steps)
+    scope = Scope(value, variables, context, Chance(seed), now=now, states=states, work=Work(max_steps))
     try:
         return phase.run(scope)
     except RecursionError as error:

@@ -38,7 +38,7 @@ def fail(run: "Execution", frame: Frame, error: StateError) -> None:
     frame.waits = frames.FAILED
     frame.error = (error.error, error.cause)
     if frame.parent is None:
-        run.finish(commands.FAILED, error=error.error, cause=error.cause)
+        run.finish(commands.FAILED, error=error.error or None, cause=error.cause or None)
     else:
         forks.failed(run, frame, error)
 

@@ -59,7 +59,7 @@ def _items(fields: Fields) -> Query | None:
 
 def _selected(scope: Scope, selector: Query, items: list[Value]) -> list[Value]:
     """Return the input of each iteration. Many items are selected beside the event loop."""
-    if scope.max_steps is not None and len(items) > MAX_STEPS_ON_THE_LOOP:
+    if scope.work.left is not None and len(items) > MAX_STEPS_ON_THE_LOOP:
         raise TooLongError
     made = []
     for index, value in enumerate(items):

@@ -10,7 +10,17 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from aliquot.workflow.chance import Chance, fraction
-from aliquot.workflow.values import Value, bounded, equal, is_number, is_whole, kind_of, to_text
+from aliquot.workflow.values import (
+    MAX_INTEGER,
+    Value,
+    bounded,
+    equal,
+    is_number,
+    is_whole,
+    kind_of,
+    parse_json,
+    to_text,
+)
 
 MAX_RANGE_ITEMS = 1000
 MAX_ENCODED_CHARACTERS = 10_000
@@ -76,9 +86,16 @@ def _string_to_json(chance: Chance, text: Value) -> Value:
     if not _text(text):
         return None
     try:
-        return json.loads(text)
+        return parse_json(text)
     except (ValueError, RecursionError) as error:
         raise IntrinsicError(f"the string is no JSON: {error}") from error
+
+
+def _add(chance: Chance, left: Value, right: Value) -> int:
+    total = _integer(left) + _integer(right)
+    if abs(total) > MAX_INTEGER:
+        raise IntrinsicError(f"the sum is beyond {MAX_INTEGER}")
+    return total
 
 
 def _partition(chance: Chance, array: Value, size: Value) -> list[list[Value]]:
@@ -106,14 +123,19 @@ def _item(chance: Chance, array: Value, index: Value) -> Value:
 
 
 def _unique(chance: Chance, array: Value) -> list[Value]:
-    made: list[Value] = []
-    seen: dict[str, list[Value]] = {}
+    found: dict[str, Value] = {}
     for value in _array(array):
-        alike = seen.setdefault(f"{kind_of(value)} {value if is_number(value) else ''}".replace(".0", ""), [])
-        if not any(equal(value, other) for other in alike):
-            alike.append(value)
-            made.append(value)
-    return made
+        found.setdefault(json.dumps(_whole_numbers(value), sort_keys=True), value)
+    return list(found.values())
+
+
+def _whole_numbers(value: Value) -> Value:
+    """Return a value with integers for floats without a fraction, so that equal values have equal texts."""
+    if isinstance(value, list):
+        return [_whole_numbers(part) for part in value]
+    if isinstance(value, dict):
+        return {key: _whole_numbers(part) for key, part in value.items()}
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _short(text: Value) -> str:
@@ -177,7 +199,7 @@ INTRINSICS: dict[str, Intrinsic] = {
     "Hash": Intrinsic(lambda chance, value, algorithm: hash_text(value, algorithm), 2, 2),
     "JsonMerge": Intrinsic(_merge, 3, 3),
     "JsonToString": Intrinsic(lambda chance, value: to_text(bounded(value)), 1, 1),
-    "MathAdd": Intrinsic(lambda chance, left, right: _integer(left) + _integer(right), 2, 2),
+    "MathAdd": Intrinsic(_add, 2, 2),
     "MathRandom": Intrinsic(_random, 2, 3),
     "StringSplit": Intrinsic(_split, 2, 2),
     "StringToJson": Intrinsic(_string_to_json, 1, 1),

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 
+from aliquot.expressions.budget import measure
 from aliquot.workflow.errors import RUNTIME, QueryRefusedError, StateError
 from aliquot.workflow.query.intrinsic_functions import INTRINSICS, IntrinsicError
 from aliquot.workflow.query.jsonpath import compile_path
@@ -137,6 +138,7 @@ def _applied(name: str, arguments: list[Query], *, nested: bool) -> Query:
 
     def run(scope: Scope) -> Value:
         values = [argument(scope) for argument in arguments]
+        scope.work.spend(sum(measure(value) for value in values if type(value) in {list, dict, str}) >> 6)
         try:
             value = function(scope.chance, *values)
         except (IntrinsicError, ValueError, OverflowError) as error:

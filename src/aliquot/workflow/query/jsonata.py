@@ -5,7 +5,6 @@ refused. `$now`, `$millis`, `$random` and `$uuid` give the same values whenever 
 evaluation is bounded by counted steps, and the size of every intermediate result is bounded too.
 """
 
-import json
 import math
 from collections.abc import Callable, Mapping
 from functools import lru_cache
@@ -15,10 +14,10 @@ from aliquot.workflow.chance import fraction
 from aliquot.workflow.errors import DATA_LIMIT, QUERY_FAILED, QueryRefusedError, StateError
 from aliquot.workflow.query.intrinsic_functions import IntrinsicError, hash_text
 from aliquot.workflow.query.jsonata_syntax import inspect
-from aliquot.workflow.query.scope import Scope, TooLongError
+from aliquot.workflow.query.scope import Scope, TooLongError, Work
 from aliquot.workflow.query.templates import Query
 from aliquot.workflow.times import format_time
-from aliquot.workflow.values import MAX_VALUE_SIZE, Value, kind_of
+from aliquot.workflow.values import MAX_INTEGER, MAX_VALUE_SIZE, Value, kind_of, parse_json
 
 MAX_SOURCE_CHARACTERS = 10_000
 MAX_DEPTH = 60
@@ -56,7 +55,7 @@ def _runner(source: str, compiled: Any) -> Callable[[Scope], Value]:  # noqa: AN
             **_functions(scope),
             "states": scope.record(),
         }
-        bindings.update(_guards(scope.max_steps))
+        bindings.update(_guards(scope.work))
         try:
             value = compiled.evaluate(None, bindings)
         except (StateError, TooLongError):
@@ -70,18 +69,16 @@ def _runner(source: str, compiled: Any) -> Callable[[Scope], Value]:  # noqa: AN
     return run
 
 
-def _guards(max_steps: int | None) -> dict[str, Callable[..., None]]:
+def _guards(work: Work) -> dict[str, Callable[..., None]]:
     """Return callbacks that bound the steps, the depth, and the size of each intermediate result."""
-    steps = depth = 0
+    depth = 0
 
     def entry(expression: object, value: object, frame: object) -> None:
-        nonlocal steps, depth
-        steps += 1
+        nonlocal depth
         depth += 1
+        work.spend(1)
         if depth > MAX_DEPTH:
             raise StateError(QUERY_FAILED, f"The JSONata expression is nested more than {MAX_DEPTH} calls deep")
-        if max_steps is not None and steps > max_steps:
-            raise TooLongError
 
     def leave(expression: object, value: object, frame: object, result: Value) -> None:
         nonlocal depth
@@ -106,6 +103,8 @@ class _Plain:
             raise StateError(DATA_LIMIT, f"A JSONata expression built a value of more than {MAX_VALUE_SIZE} characters")
         if value is None or value is self._null:
             return None
+        if isinstance(value, int) and abs(value) > MAX_INTEGER:
+            return self.convert(float(value), depth)
         if isinstance(value, bool | str | int) or (isinstance(value, float) and math.isfinite(value)):
             return value
         if isinstance(value, Mapping):
@@ -164,5 +163,5 @@ def _hash(content: Value, algorithm: Value = "SHA-256") -> str:
 def _parse(text: Value) -> Value:
     if not isinstance(text, str):
         raise TypeError(f"$parse takes a string, not {kind_of(text)}")
-    found = json.loads(text)
+    found = parse_json(text)
     return _library().utils.Utils.NULL_VALUE if found is None else found

@@ -21,7 +21,7 @@ from aliquot.workflow.query.path_syntax import (
     Step,
     parse_path,
 )
-from aliquot.workflow.query.scope import MISSING, Scope
+from aliquot.workflow.query.scope import MISSING, Scope, Work
 from aliquot.workflow.values import Value, equal, is_number, kind_of, shown
 
 MAX_MATCHES = 100_000
@@ -32,13 +32,14 @@ INPUT = "$"
 class Path:
     """A compiled path."""
 
-    __slots__ = ("_select", "definite", "parsed", "source")
+    __slots__ = ("_select", "_select_all", "definite", "parsed", "source")
 
     def __init__(self, parsed: ParsedPath) -> None:
         self.parsed = parsed
         self.source = parsed.source
         self.definite = parsed.definite
-        self._select = _definite(parsed.steps) if parsed.definite else _indefinite(parsed.steps)
+        self._select = _definite(parsed.steps)
+        self._select_all = _indefinite(parsed.steps)
 
     @property
     def variable(self) -> str | None:
@@ -49,12 +50,14 @@ class Path:
         """Return the selected value, or MISSING."""
         root = self.parsed.root
         if root == INPUT:
-            return self._select(scope.input)
-        if root == CONTEXT:
-            return self._select(scope.context)
-        if root not in scope.variables:
+            value = scope.input
+        elif root == CONTEXT:
+            value = scope.context
+        elif root in scope.variables:
+            value = scope.variables[root]
+        else:
             raise StateError(RUNTIME, f"The variable '${root}' has no value")
-        return self._select(scope.variables[root])
+        return self._select(value) if self.definite else self._select_all(value, scope.work)
 
     def __call__(self, scope: Scope) -> Value:
         value = self.find(scope)
@@ -96,13 +99,15 @@ def _definite(steps: tuple[Step, ...]) -> Callable[[Value], Value]:
 Selector = Callable[[list[Value], Value], list[Value]]
 
 
-def _indefinite(steps: tuple[Step, ...]) -> Callable[[Value], Value]:
+def _indefinite(steps: tuple[Step, ...]) -> Callable[[Value, Work], Value]:
+    """Return the closure that selects all values. Sixteen values that it looks at are one step of work."""
     selectors = [_selector(step) for step in steps]
 
-    def select(value: Value) -> Value:
+    def select(value: Value, work: Work) -> Value:
         found = [value]
         for selector in selectors:
             found = selector(found, value)
+            work.spend(len(found) >> 4)
             if len(found) > MAX_MATCHES:
                 raise StateError(RUNTIME, f"The JSONPath selects more than {MAX_MATCHES} values")
         return found
@@ -189,8 +194,7 @@ def _comparison(comparison: Comparison) -> Test:
 def _operand(operand: Operand) -> Callable[[Value, Value], Value]:
     if not operand.root:
         return lambda value, root: operand.constant
-    parsed = ParsedPath("", operand.root, operand.steps)
-    select = _definite(operand.steps) if parsed.definite else _indefinite(operand.steps)
+    select = _definite(operand.steps)
     if operand.root == "@":
         return lambda value, root: select(value)
     return lambda value, root: select(root)

@@ -14,6 +14,7 @@ from aliquot.workflow.errors import QueryRefusedError
 from aliquot.workflow.values import Value
 
 MAX_PATH_CHARACTERS = 4000
+MAX_DESCENTS = 3
 ROOT = re.compile(r"\$\$(?=[.\[]|$)|\$(?=[.\[]|$)|\$([A-Za-z_][A-Za-z0-9_]*)")
 NAME = re.compile(r"[^\s.\[\]()'\",:?@*&|!<>=$]+")
 NUMBER = re.compile(r"-?\d+")
@@ -111,6 +112,8 @@ def parse_path(source: str) -> ParsedPath:
     steps = parser.steps()
     if parser.position != len(source):
         raise parser.refusal("the end of the path")
+    if sum(isinstance(step, Descend) for step in steps) > MAX_DESCENTS:
+        raise QueryRefusedError(f"{source!r} has more than {MAX_DESCENTS} times ..")
     return ParsedPath(source, found[1] or found[0], steps)
 
 
@@ -255,7 +258,10 @@ class _Parser:
         self.take(SPACE)
         for root in "@$":
             if self.skip(root):
-                return Operand(root, self.steps())
+                steps = self.steps()
+                if not ParsedPath("", root, steps).definite:
+                    raise self.refusal("a path in the filter that selects one value")
+                return Operand(root, steps)
         if self.skip("["):
             values: list[Value] = []
             while not self.skip("]"):

@@ -3,13 +3,15 @@
 import ast
 from functools import lru_cache
 
-from aliquot.expressions import EvaluationError, ExpressionRefusedError, compile_expression
+from aliquot.expressions import Budget, EvaluationError, ExpressionRefusedError, compile_expression
+from aliquot.expressions.budget import MAX_STEPS
 from aliquot.workflow.errors import QUERY_FAILED, QueryRefusedError, StateError
 from aliquot.workflow.query.scope import Scope, TooLongError
 from aliquot.workflow.query.templates import Query
 from aliquot.workflow.values import Value
 
 STATES = "states"
+EXPRESSION_STEPS = 8  # of an expression take as long as a step of the other languages
 
 
 @lru_cache(maxsize=1024)
@@ -22,12 +24,17 @@ def compile_python(source: str) -> Query:
 
     def run(scope: Scope) -> Value:
         names = {**scope.variables, STATES: scope.record()}
+        left = scope.work.left
+        budget = Budget(MAX_STEPS if left is None else left * EXPRESSION_STEPS)
         try:
-            return expression.evaluate(names, scope.max_steps)
+            value = expression.evaluate(names, budget)
         except EvaluationError as error:
-            if error.kind == "TimeoutError" and scope.max_steps is not None:
+            if error.kind == "TimeoutError" and left is not None:
                 raise TooLongError from error
             raise StateError(QUERY_FAILED, f"The expression '{source.strip()}' failed: {error}") from error
+        if left is not None:
+            scope.work.left = budget.steps // EXPRESSION_STEPS
+        return value
 
     parts = [
         node.attr

@@ -11,11 +11,26 @@ class Missing:
 
 
 MISSING = Missing()
-MAX_STEPS_ON_THE_LOOP = 2000
+MAX_STEPS_ON_THE_LOOP = 1000  # a step takes some microseconds
 
 
 class TooLongError(Exception):
     """An evaluation has reached its bound of steps and must be made beside the event loop."""
+
+
+class Work:
+    """The steps that the queries of one phase have left together. None stands for no bound."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, left: int | None) -> None:
+        self.left = left
+
+    def spend(self, steps: int) -> None:
+        if self.left is not None:
+            self.left -= steps
+            if self.left < 0:
+                raise TooLongError
 
 
 class Scope:
@@ -25,7 +40,7 @@ class Scope:
     is made when it is read.
     """
 
-    __slots__ = ("_context", "_made", "chance", "input", "max_steps", "now", "states", "variables")
+    __slots__ = ("_context", "_made", "chance", "input", "now", "states", "variables", "work")
 
     def __init__(
         self,
@@ -36,13 +51,13 @@ class Scope:
         *,
         now: float = 0.0,
         states: Mapping[str, Value] | None = None,
-        max_steps: int | None = MAX_STEPS_ON_THE_LOOP,
+        work: Work | None = None,
     ) -> None:
         self.input = input
         self.variables = variables
         self.chance = chance
         self.now = now
-        self.max_steps = max_steps
+        self.work = work or Work(MAX_STEPS_ON_THE_LOOP)
         self.states = {"input": input} if states is None else states
         self._context = context
         self._made: dict[str, Value] | None = None
@@ -62,7 +77,7 @@ class Scope:
             self.chance,
             now=self.now,
             states=self.states,
-            max_steps=self.max_steps,
+            work=self.work,
         )
         scope._made = self._made
         return scope
