@@ -8,13 +8,15 @@ import gc
 import importlib
 import json
 import os
+import select
 import socket
 import sys
 import time
 import traceback
 from typing import Any, Callable, NoReturn  # noqa: UP035 - Python 3.9 on
 
-from . import confinement, frames, isolation, launcher, linux, random_state, seccomp, supervisor
+from . import borrowed_memory, confinement, frames, isolation, launcher, linux, random_state, seccomp, supervisor
+from .borrowed_memory import BorrowedMemory, run_forked_child
 from .supervisor import MAX_DESCRIPTORS, PACKET_BYTES
 
 _MAX_FORK_ATTEMPTS = 100
@@ -98,38 +100,51 @@ class ConfinedZygote(Zygote):
     """A zygote without privileges. A preparer makes the namespaces of each sandbox (`supervisor.py`).
 
     A process can enter a user namespace only for good, and a pid namespace only for its children. So an intermediate
-    process does both, and forks the sandbox. The next intermediate process waits for its request already, because the
-    fork of a zygote with large imports takes milliseconds.
+    process does both, and forks the sandbox. It uses the zygote's memory, which waits meanwhile: a fork of large
+    imports takes milliseconds.
     """
 
     def _loop(self) -> NoReturn:
         self._receive()  # from now on no child is taken for one of the imports
+        run_child = BorrowedMemory().run_child if borrowed_memory.IS_POSSIBLE else run_forked_child
+        # The intermediate process receives the request, so the imports never have its descriptors.
+        requests = select.poll()
+        requests.register(self._control, select.POLLIN)
         while True:
-            pid = self._fork_process()
-            if pid == 0:
-                self._in_child(self._serve_request)
-            os.waitpid(pid, 0)
+            requests.poll()
+            self._run_child(run_child)
 
-    def _fork_process(self) -> int:
-        """Fork. Processes that the imports left behind may have to end first, if there were many."""
-        for _ in range(_MAX_FORK_ATTEMPTS):
+    def _run_child(self, run_child: Callable[[Callable[[], None]], None]) -> None:
+        """Run the intermediate process. Others that imports left behind may have to end first, if there were many."""
+        for attempt in range(_MAX_FORK_ATTEMPTS):
             with contextlib.suppress(ChildProcessError):
                 while os.waitpid(-1, os.WNOHANG)[0]:
                     pass
             try:
-                return os.fork()
+                run_child(self._serve_request)
             except BlockingIOError:
+                if attempt == _MAX_FORK_ATTEMPTS - 1:
+                    raise
                 time.sleep(_FORK_PAUSE_S)
-        return os.fork()
+            else:
+                return
 
     def _serve_request(self) -> None:
+        try:
+            self._fork_sandbox()
+        except BaseException:  # noqa: BLE001 - nothing may return into the zygote's loop
+            traceback.print_exc()
+
+    def _fork_sandbox(self) -> None:
         """Enter the sandbox's control groups and namespaces, and fork it as the first process of a pid namespace."""
         request, (preparer, *fds) = self._receive()
         for procs in fds[3:]:
-            os.write(procs, b"0")  # takes long, and the preparer works meanwhile
+            os.write(procs, b"0")
         confinement.enter_spaces(self._isolation, supervisor.receive_spaces(preparer))
-        if os.fork():
-            os._exit(0)
+        if os.fork() == 0:
+            self._in_child(self._serve_prepared, request, preparer, fds)
+
+    def _serve_prepared(self, request: dict[str, Any], preparer: int, fds: list[int]) -> None:
         linux.set_dumpable()
         supervisor.show_process(preparer)
         sock = arrange_descriptors(fds[:3], preparer)
