@@ -6,9 +6,11 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 
 import httpx
 import pytest
@@ -123,6 +125,44 @@ def test_one_tenants_results_push_out_no_record_of_another(tmp_path):
         assert left > 5  # it has what the others leave
         Tenants(server, attacker, neighbour).check_neighbour()
         assert [neighbour.get(f"activations/{one}").status_code for one in ids] == [200] * 5
+
+
+@pytest.mark.budget("reads of records")
+def test_a_tenant_that_lists_large_records_all_the_time_keeps_nobody_waiting(tenants):
+    attacker = tenants.attacker
+    attacker.deploy("flood", "def main(args):\n    return {'x': 'y' * 900_000}\n")
+    for _ in range(20):  # this server lets few results wait for the disk
+        wait_until(
+            lambda: attacker.post("actions/flood", params={"blocking": "true"}, json={}).is_success,
+            what="a large record",
+        )
+    refused = attacker.get("activations", params={"docs": "true", "limit": 20})
+    assert (refused.status_code, "Ask for fewer with 'limit'" in refused.text) == (413, True)
+    before, stop = resident_bytes(tenants.server), threading.Event()
+
+    def read():
+        while not stop.is_set():
+            for docs, limit in (("true", 15), ("false", 20)):
+                check(attacker.get("activations", params={"docs": docs, "limit": limit}))
+
+    with ThreadPoolExecutor(6) as pool:
+        reading = [pool.submit(read) for _ in range(6)]
+        tenants.check_neighbour()
+        accepted = check(tenants.neighbour.post("actions/answer", json={"x": "y" * 10_000})).json()["activationId"]
+        wait_until(
+            lambda: tenants.neighbour.get(f"activations/{accepted}"),
+            lambda answer: answer.is_success,
+            what="a call of the neighbour's whose payload is read from disk",
+        )
+        stop.set()
+        for each in reading:
+            each.result()
+    assert resident_bytes(tenants.server) - before < 300_000_000, "six pages of 15 MB, each once or twice"
+
+
+def resident_bytes(server):
+    status = Path(f"/proc/{server.process.pid}/status").read_text()
+    return next(1024 * int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))
 
 
 @pytest.mark.budget("rules")

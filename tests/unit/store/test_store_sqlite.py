@@ -4,12 +4,15 @@ import asyncio
 import sqlite3
 import subprocess
 import sys
+import threading
 from contextlib import closing
 
 import pytest
 from stored import accepted, activation, journal, opened, starts
 
 from aliquot.live.store import ActivationQuery, Document, Retention, StoreError, prune, read_journal, schema
+from aliquot.live.store.base import LargePageError
+from aliquot.live.store.fair_reads import FairReads
 from aliquot.testing.waiting import wait_on_loop
 
 
@@ -303,5 +306,45 @@ def test_lists_and_sums_are_answered_from_their_indexes(tmp_path):
                 assert [index in row[-1] for row in rows] == [True], rows
             (row,) = plan(f"EXPLAIN QUERY PLAN {prune.TOTALS}").fetchall()
             assert "COVERING INDEX" in row[-1]
+
+    asyncio.run(scenario())
+
+
+def test_owners_take_turns_in_reads():
+    async def scenario():
+        reads, order = FairReads(sqlite3.connect(":memory:", check_same_thread=False)), []
+        begun = threading.Event()
+
+        def read(name):
+            return reads.run(name[0], lambda _: (begun.wait(), order.append(name)))
+
+        waiting = [asyncio.ensure_future(read(name)) for name in ("a1", "a2", "a3", "a4", "b1", "c1", "b2")]
+        await asyncio.sleep(0)
+        waiting[2].cancel()
+        begun.set()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        assert order == ["a1", "a2", "b1", "c1", "b2", "a4"]
+        with pytest.raises(ZeroDivisionError):
+            await reads.run("a", lambda _: 1 / 0)
+        assert await reads.run("a", lambda _: "after an error") == "after an error"
+        reads.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_page_of_large_records_is_refused_and_their_summaries_are_read_without_them(tmp_path, monkeypatch):
+    monkeypatch.setattr("aliquot.live.store.reads.MAX_PAGE_BYTES", 100_000)
+
+    async def scenario():
+        async with opened(tmp_path) as store:
+            for number in range(12):
+                store.record(activation(number, response=b"x" * 10_000))
+            await store.flush()
+            with pytest.raises(LargePageError, match="Ask for fewer with 'limit', or without 'docs'"):
+                await store.activations(ActivationQuery("ns"))
+            whole = await store.activations(ActivationQuery("ns", limit=9))
+            assert [len(one.response) for one in whole] == [10_000] * 9
+            found = await store.activations(ActivationQuery("ns", summaries=True))
+            assert [(one.summary, one.response, one.logs) for one in found] == [(b"{}", b"", b"")] * 12
 
     asyncio.run(scenario())

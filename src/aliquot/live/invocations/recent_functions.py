@@ -23,7 +23,7 @@ async def prepare_recent(host: FunctionHost, store: Store, catalogue: Catalogue,
     """Prepare the functions that succeeded lately, of each namespace in turn. Returns their number."""
     prepared = 0
     for namespace in catalogue.namespaces():
-        query = ActivationQuery(namespace.owner, since=now_ms - MAX_AGE_MS, limit=MAX_RECORDS)
+        query = ActivationQuery(namespace.owner, since=now_ms - MAX_AGE_MS, limit=MAX_RECORDS, summaries=True)
         last: dict[str, bytes] = {}  # the summary of the newest call, by function
         for each in await store.activations(query):
             last.setdefault(each.name, each.summary)

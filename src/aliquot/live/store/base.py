@@ -17,6 +17,7 @@ from msgspec import Struct
 from aliquot.core.units import GIB, KIB, MIB
 from aliquot.live.store.records import Accepted, Activation
 
+MAX_PAGE_BYTES = 16 * MIB  # of responses and logs in a list
 SMALL_PAYLOAD_BYTES = 4 * KIB  # a queued invocation with a larger payload leaves it on disk until it runs
 
 
@@ -29,6 +30,17 @@ class StoreError(Exception):
     def __init__(self, text: str, public: str = "the platform cannot write to its store; try again later") -> None:
         super().__init__(text)
         self.public = public
+
+
+class LargePageError(StoreError):
+    """A page of activations has more bytes than may be read at once. The text says how to ask for less."""
+
+    def __init__(self, size: int) -> None:
+        text = (
+            f"The activations of this page have {size} bytes, and at most {MAX_PAGE_BYTES} are read at once. Ask for "
+            "fewer with 'limit', or without 'docs'."
+        )
+        super().__init__(text, text)
 
 
 class StoreHealth:
@@ -75,6 +87,7 @@ class ActivationQuery(Struct, frozen=True):
     skip: int = 0
     limit: int = 30
     session: str | None = None
+    summaries: bool = False  # leave out responses and logs, which may be large
 
 
 class JournalEntry(Struct, frozen=True):
@@ -137,7 +150,7 @@ class Store(ABC):
 
     @abstractmethod
     async def activations(self, query: ActivationQuery) -> list[Activation]:
-        """Return one page of matching activations, latest start first."""
+        """Return one page of matching activations, latest start first. Raises `LargePageError`."""
 
     @abstractmethod
     async def count_activations(self, query: ActivationQuery) -> int:

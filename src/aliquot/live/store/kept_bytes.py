@@ -101,6 +101,10 @@ class KeptBytes:
             self._add_queued(one.id, one.owner, len(one.payload) + event_bytes)
             event_bytes = 0
 
+    def namespace_of(self, activation_id: str) -> str:
+        """Return the namespace of a queued invocation, or an empty text."""
+        return self._queued.get(activation_id, ("", 0))[0]
+
     def finish(self, activation_id: str) -> None:
         """Count an invocation that is no longer queued."""
         namespace, size = self._queued.pop(activation_id, ("", 0))

@@ -4,11 +4,13 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
-from aliquot.live.store.base import SMALL_PAYLOAD_BYTES, ActivationQuery, Document
+from aliquot.live.store.base import MAX_PAGE_BYTES, SMALL_PAYLOAD_BYTES, ActivationQuery, Document, LargePageError
 from aliquot.live.store.large_bodies import read_large_payload, without_large_bodies
 from aliquot.live.store.records import Accepted, Activation
 
 COLUMNS = "id, namespace, name, start_ms, end_ms, summary, response, logs, pickled, session"
+SUMMARY_COLUMNS = "id, namespace, name, start_ms, end_ms, summary, x'', x'', NULL, NULL"  # reads no large column
+BODY_BYTES = "length(response) + length(logs) + ifnull(length(pickled), 0)"
 ONE = f"SELECT {COLUMNS} FROM activation WHERE id = ? AND namespace = ?"  # noqa: S608 - our own names
 PAYLOAD = "SELECT payload, (SELECT body FROM event WHERE event.id = queue.event) FROM queue WHERE id = ?"
 DOCUMENTS = "SELECT namespace, name, body FROM document WHERE collection = ? ORDER BY namespace, name"
@@ -52,12 +54,14 @@ def page(
     where, values = _where(query, last_seq)
     # Wherever the pending ones sort, the first `skip - len(pending)` records of the file come before the page.
     begin = max(0, query.skip - len(pending))
-    rows = connection.execute(
-        f"SELECT {COLUMNS} FROM activation WHERE {where} "  # noqa: S608 - our own names
-        "ORDER BY start_ms DESC, seq DESC LIMIT ? OFFSET ?",
-        (*values, query.skip + query.limit - begin, begin),
-    )
-    stored = [Activation(*row) for row in rows]
+    selected = f"FROM activation WHERE {where} ORDER BY start_ms DESC, seq DESC LIMIT ? OFFSET ?"
+    values += [query.skip + query.limit - begin, begin]
+    if not query.summaries:
+        sizes = f"SELECT total(size) FROM (SELECT {BODY_BYTES} AS size {selected})"  # noqa: S608 - our own names
+        if (size := int(connection.execute(sizes, values).fetchone()[0])) > MAX_PAGE_BYTES:
+            raise LargePageError(size)
+    columns = SUMMARY_COLUMNS if query.summaries else COLUMNS
+    stored = [Activation(*row) for row in connection.execute(f"SELECT {columns} {selected}", values)]
     both = newest_first([without_large_bodies(one) for one in (*reversed(stored), *pending)])
     return both[query.skip - begin :][: query.limit]
 

@@ -3,7 +3,6 @@
 import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -23,6 +22,7 @@ from aliquot.live.store.base import (
 )
 from aliquot.live.store.batch import BatchWriter, WriteKind, body_bytes
 from aliquot.live.store.disk_reserve import MAX_SMALL_BYTES, DiskReserve, without_bodies
+from aliquot.live.store.fair_reads import FairReads
 from aliquot.live.store.journal import read_row, unpack
 from aliquot.live.store.kept_bytes import DEFAULT_KEPT_BYTES, KeptBytes
 from aliquot.live.store.lock import OwnerLock
@@ -68,8 +68,7 @@ class SqliteStore(Store):
         self._closed = False
         # Reads of a single row are short enough for the event loop. The other connection belongs to the read thread.
         self._loop_reader = connect_reader(path, busy_ms=0)
-        self._thread_reader = connect_reader(path, busy_ms=1000)
-        self._readers = ThreadPoolExecutor(1, thread_name_prefix="aliquot-store-read")
+        self._reads = FairReads(connect_reader(path, busy_ms=1000))
 
     @classmethod
     async def open(
@@ -157,19 +156,20 @@ class SqliteStore(Store):
         try:
             found = reads.one(self._loop_reader, owner, activation_id)
         except sqlite3.Error:  # perhaps locked: the read thread may wait, the event loop may not
-            found = await self._read(lambda connection: reads.one(connection, owner, activation_id))
+            found = await self._read(lambda connection: reads.one(connection, owner, activation_id), owner)
         if found is None or large_bodies.is_complete(found):
             return found
         partial_record = found
-        return await self._read(lambda connection: large_bodies.read_large_bodies(connection, partial_record))
+        return await self._read(lambda connection: large_bodies.read_large_bodies(connection, partial_record), owner)
 
     async def activations(self, query: ActivationQuery) -> list[Activation]:
         pending, last_seq = self._pending(query)
-        return await self._read(lambda connection: reads.page(connection, query, pending, last_seq))
+        return await self._read(lambda connection: reads.page(connection, query, pending, last_seq), query.owner)
 
     async def count_activations(self, query: ActivationQuery) -> int:
         pending, last_seq = self._pending(query)
-        return await self._read(lambda connection: reads.count(connection, query, len(pending), last_seq))
+        count = len(pending)
+        return await self._read(lambda connection: reads.count(connection, query, count, last_seq), query.owner)
 
     def _pending(self, query: ActivationQuery) -> tuple[list[Activation], int]:
         """Return the matching records that are not durable yet, and the number of the last durable one.
@@ -214,7 +214,8 @@ class SqliteStore(Store):
         return await self._read(reads.unfinished)
 
     async def payload(self, activation_id: str) -> bytes | memoryview:
-        return await self._read(lambda connection: reads.payload(connection, activation_id))
+        namespace = self._kept.namespace_of(activation_id)
+        return await self._read(lambda connection: reads.payload(connection, activation_id), namespace)
 
     # --- the journal ------------------------------------------------------------------------------------
 
@@ -300,15 +301,14 @@ class SqliteStore(Store):
             await self.flush()
         finally:
             self._write_queue.stop()
-            self._readers.shutdown()
+            self._reads.close()
             self._loop_reader.close()
-            self._thread_reader.close()
             # The writer closes last, because the last connection to close removes the write-ahead log.
             await asyncio.to_thread(self._writer.stop)
             self._lock.release()
 
-    async def _read(self, query: Callable[[sqlite3.Connection], T]) -> T:
+    async def _read(self, query: Callable[[sqlite3.Connection], T], owner: str = "") -> T:
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._readers, query, self._thread_reader)
+            return await self._reads.run(owner, query)
         except sqlite3.Error as error:
             raise as_store_error(error, self.path) from error

@@ -10,7 +10,7 @@ from aliquot.live.catalogue.catalogue import NameTakenError, TooManyEntitiesErro
 from aliquot.live.datasets.agent_requests import AgentError, AgentLostError
 from aliquot.live.invocations.errors import MALFORMED, OverloadedError, PayloadError, RateLimitError
 from aliquot.live.invocations.sessions.registry import SessionNotFoundError, SessionTooLargeError, TooManySessionsError
-from aliquot.live.store.base import StoreError
+from aliquot.live.store.base import LargePageError, StoreError
 from aliquot.live.store.errors import (
     ACCESS_DENIED,
     NOT_FOUND,
@@ -125,7 +125,7 @@ def refusal_for(error: Exception) -> Refusal:
 
 
 def _store_refusal(error: StoreError) -> Refusal:
-    if isinstance(error, QuotaError):
+    if isinstance(error, QuotaError | LargePageError):
         return Refusal(413, error.public)
     _log.warning("the store fails", why=str(error))
     return Refusal(503, error.public)

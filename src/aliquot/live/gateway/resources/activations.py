@@ -116,12 +116,17 @@ class ActivationEndpoints:
             page.skip,
             page.limit,
             request.fields.get("session") or None,
+            summaries=not docs,
         )
         if page.count:
             return json_response({"activations": await self._store.count_activations(query)})
         found = await self._store.activations(query)
-        items = [b"".join(parts_of(record_body(one, logs=one.logs))) if docs else one.summary for one in found]
-        return Response(200, b"[" + b",".join(items) + b"]")
+        if not docs:
+            return Response(200, b"[" + b",".join([one.summary for one in found]) + b"]")
+        parts: list[bytes | memoryview] = [b"["]
+        for number, one in enumerate(found):
+            parts += [b"," if number else b"", *parts_of(record_body(one, logs=one.logs))]
+        return Response(200, [*parts, b"]"])  # not joined, because a page may be large
 
     async def _find(self, request: Request) -> Activation:
         activation_id = check_activation_id(request.names["id"])
