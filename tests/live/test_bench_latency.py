@@ -21,6 +21,7 @@ from aliquot_bench.latency.figures import (
 )
 from aliquot_bench.latency.figures import p50_one_caller as p50
 from aliquot_bench.latency.figures import per_second as rate
+from aliquot_bench.latency.kinds import measure_kinds
 from aliquot_bench.latency.peers import PEERS
 from aliquot_bench.latency.picture import draw
 from aliquot_bench.latency.process import ServerError, ServerProcess
@@ -73,6 +74,24 @@ def test_the_script_puts_requests_together_once():
     assert 'wrk.headers["Authorization"] = "Basic eA=="' in script
     assert script.count("wrk.format") == 1
     assert "function request" not in wrk.lua(endpoint, in_turn=False)
+
+
+def test_requests_in_turn_have_the_headers_of_their_paths():
+    endpoint = LoadEndpoint("http://h", ("/a", "/b"), method="GET", headers_by_path=({"X": "1"}, {"X": "2"}))
+    script = wrk.lua(endpoint, in_turn=True)
+    assert 'wrk.method = "GET"' in script
+    assert all(f'["X"] = "{value}"' in script for value in (1, 2))
+    assert script.count('["Content-Type"] = "application/json"') == 3  # of both, and the default
+
+
+@needs_wrk
+@pytest.mark.long
+def test_all_kinds_of_calls_are_measured():
+    found = {one.kind: one for one in measure_kinds(1)}
+    assert len(found) == 6
+    assert all(one.per_second > 0 and one.cpu_us for one in found.values())
+    rows = tables([measured(OURS, sample(1, 100))], PlatformFigures(), "title", list(found.values()))[-1].rows
+    assert [row[0] for row in rows] == list(found)
 
 
 def test_without_wrk_it_says_how_to_get_it(monkeypatch):

@@ -1,5 +1,6 @@
 """An HTTP client of one namespace on a running server, for tests, benchmarks and demonstrations."""
 
+import base64
 import functools
 import ssl
 from collections.abc import Iterator, Mapping
@@ -33,6 +34,7 @@ class NamespaceClient(httpx.Client):
         user, _, secret = key.partition(":")
         options = {"timeout": REQUEST_TIMEOUT_S, "verify": certificates(), **options}
         super().__init__(base_url=f"{url}/api/v1/namespaces/_/", auth=(user, secret), **options)
+        self.authorization = "Basic " + base64.b64encode(key.encode()).decode()  # the header, for other clients
 
     def deploy(
         self,

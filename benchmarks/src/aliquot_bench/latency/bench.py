@@ -14,6 +14,7 @@ from aliquot.testing.client import CallError
 from aliquot_bench.base import BenchRequest
 from aliquot_bench.environments import MeasurementError
 from aliquot_bench.latency.figures import BARE, OURS, PlatformFigures, TargetResult, goals, load_of_others, tables
+from aliquot_bench.latency.kinds import KindFigures, measure_kinds
 from aliquot_bench.latency.peers import PEERS
 from aliquot_bench.latency.picture import draw
 from aliquot_bench.latency.platform import AliquotTarget, TorchStart, measure_torch
@@ -43,7 +44,7 @@ class LatencyBench:
         self._peers: Sequence[LatencyTarget] = [PeerTarget(peer) for peer in PEERS]
         self._measured: dict[str, TargetResult] = {}
         each_round = len(self._baselines) + 1
-        self.steps = len(self._peers) + self._rounds * each_round + self._peer_rounds * len(self._peers) + 1
+        self.steps = len(self._peers) + self._rounds * each_round + self._peer_rounds * len(self._peers) + 2
 
     def run(self, on_step: Callable[[str], None]) -> BenchResult:
         for target in (*self._baselines, self._ours, *self._peers):
@@ -60,8 +61,12 @@ class LatencyBench:
         torch, reason = self._torch(on_step)
         if reason:
             self._measured["torch"] = TargetResult("Aliquot with torch", "", reason=reason)
+        on_step("other kinds of calls")
+        kinds, reason = self._kinds()
+        if reason:
+            self._measured["kinds"] = TargetResult("Aliquot, kinds of calls", "", reason=reason)
         extras, found = self._extras(torch), list(self._measured.values())
-        return BenchResult("latency", self._quick, goals(found, extras), tables(found, extras, self._title()))
+        return BenchResult("latency", self._quick, goals(found, extras), tables(found, extras, self._title(), kinds))
 
     def draw(self, path: Path) -> None:
         draw(list(self._measured.values()), path)
@@ -89,6 +94,12 @@ class LatencyBench:
             return measure_torch(on_step), ""
         except (MeasurementError, CallError) as error:
             return None, str(error)
+
+    def _kinds(self) -> tuple[list[KindFigures], str]:
+        try:
+            return measure_kinds(self._seconds), ""
+        except (MeasurementError, CallError) as error:
+            return [], str(error)
 
     def _extras(self, torch: TorchStart | None) -> PlatformFigures:
         ours = self._ours

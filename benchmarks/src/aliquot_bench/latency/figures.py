@@ -5,6 +5,7 @@ from statistics import median
 
 from msgspec import Struct
 
+from aliquot_bench.latency.kinds import KindFigures
 from aliquot_bench.latency.targets import LoadSample
 from aliquot_bench.result import Goal, ResultTable, at_least, at_most
 
@@ -136,7 +137,9 @@ def goals(targets: Sequence[TargetResult], extras: PlatformFigures) -> list[Goal
     ]
 
 
-def tables(targets: Sequence[TargetResult], extras: PlatformFigures, title: str) -> list[ResultTable]:
+def tables(
+    targets: Sequence[TargetResult], extras: PlatformFigures, title: str, kinds: Sequence[KindFigures] = ()
+) -> list[ResultTable]:
     """Make the tables of the compared servers, of Aliquot alone, and of targets without valid samples."""
     figures = (p50_one_caller, p50_all_callers, p99_all_callers, per_second)
     rows: list[list[str | float | None]] = [
@@ -164,4 +167,12 @@ def tables(targets: Sequence[TargetResult], extras: PlatformFigures, title: str)
         ['`python -c "import torch"`, ms', extras.torch_plain_ms],
     ]
     found = [ResultTable(title, COLUMNS, rows), ResultTable("Aliquot: memory and starts", ["", "median"], more)]
+    if kinds:
+        columns = ["", "p50 ms, 32", "p99 ms, 32", "requests/s, 32", "CPU µs each"]
+        rates: list[list[str | float | None]] = [[one.kind, *_figures_of(one)] for one in kinds]
+        found.append(ResultTable("Aliquot: kinds of warm calls", columns, rates))
     return [*found, ResultTable("Left out", ["", "version", "why"], left_out)] if left_out else found
+
+
+def _figures_of(one: KindFigures) -> tuple[float | None, ...]:
+    return one.p50_ms, one.p99_ms, one.per_second, one.cpu_us

@@ -1,14 +1,14 @@
 """Aliquot as a target of the benchmark: `aliquot up` on a fresh data directory, called over HTTP."""
 
-import base64
 import contextlib
 import http.client
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
+from typing import Any
 from urllib.parse import quote
 
 import msgspec
@@ -53,25 +53,25 @@ class LatencyPlatform:
 
     def __init__(self, server: ServerProcess, ready: ReadyFile, up_s: float) -> None:
         self.server, self.up_s, self.pid = server, up_s, ready.pid
-        self._headers = {"Authorization": "Basic " + base64.b64encode(ready.key.encode()).decode()}
-        self._url = ready.url
-        self._client = NamespaceClient(ready.url, ready.key, timeout=REQUEST_TIMEOUT_S)
+        self.url, self.namespace = ready.url, ready.namespace
+        self.client = NamespaceClient(ready.url, ready.key, timeout=REQUEST_TIMEOUT_S)
+        self._headers = {"Authorization": self.client.authorization}
 
     def memory_mb(self) -> float:
         return float(psutil.Process(self.pid).memory_info().rss) / MB
 
-    def deploy(self, name: str, code: str, imports: Sequence[str] = ()) -> None:
-        self._client.deploy(name, code, annotations=to_pairs({"imports": list(imports)} if imports else {}))
+    def deploy(self, name: str, code: str, annotations: Mapping[str, Any] | None = None) -> None:
+        self.client.deploy(name, code, annotations=to_pairs(dict(annotations or {})))
 
     def endpoint(self, names: Sequence[str]) -> LoadEndpoint:
         """Return the endpoint at which the load generator calls these functions."""
         paths = tuple(f"/api/v1/namespaces/_/actions/{quote(name)}?blocking=true&result=true" for name in names)
-        return LoadEndpoint(self._url, paths, headers=self._headers)
+        return LoadEndpoint(self.url, paths, headers=self._headers)
 
     def first_call(self, name: str) -> ColdStart:
         """Call a function that has no sandbox yet, and return how long its start took."""
         began = time.perf_counter()
-        record = self._client.call(name, {})
+        record = self.client.call(name, {})
         took_s = time.perf_counter() - began
         result_of(name, record)
         return ColdStart(1000 * took_s, float(from_pairs(record["annotations"]).get("initTime", 0)))
@@ -83,22 +83,24 @@ class LatencyPlatform:
         """
         names = [f"{prefix}{number}" for number in range(COLD + 1)]
         for name in names:
-            self.deploy(name, code, imports)
+            self.deploy(name, code, {"imports": list(imports)} if imports else None)
         calls = [self.first_call(name) for name in names][1:]
         return ColdStart(median(call.whole_ms for call in calls), median(call.init_ms for call in calls))
 
 
 @contextmanager
-def up(folder: Path, python: str = sys.executable) -> Iterator[LatencyPlatform]:
-    """Start a server as a user does, and measure the time until it answers."""
+def up(folder: Path, python: str = sys.executable, options: Sequence[str] = ()) -> Iterator[LatencyPlatform]:
+    """Start a server as a user does, and measure the time until it answers. `options` are those of `aliquot up`."""
     port, ready_file = free_port(), folder / "ready.json"
     command = [python, "-c", "from aliquot.cli import main; main()", "up", "--data", str(folder / "data")]
-    command += ["--port", str(port), "--ready-file", str(ready_file)]
+    command += ["--port", str(port), "--ready-file", str(ready_file), *options]
     with ServerProcess(command, folder) as server:
         server.wait_until(lambda: _healthy(port), every_s=0.002)
         up_s = time.perf_counter() - server.started
         server.wait_until(ready_file.exists)
-        yield LatencyPlatform(server, msgspec.json.decode(ready_file.read_bytes(), type=ReadyFile), up_s)
+        platform = LatencyPlatform(server, msgspec.json.decode(ready_file.read_bytes(), type=ReadyFile), up_s)
+        with platform.client:
+            yield platform
 
 
 class AliquotTarget:

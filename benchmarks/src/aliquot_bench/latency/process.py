@@ -153,9 +153,9 @@ def free_port() -> int:
 def answers(endpoint: LoadEndpoint) -> bool:
     """Call every path once, and return whether all succeed. All of them are warm afterwards."""
     with httpx.Client(base_url=endpoint.url, headers=endpoint.headers, timeout=30) as client:
-        for path in endpoint.paths:
+        for path, headers in endpoint.requests():
             try:
-                answer = client.post(path, content=endpoint.body, headers={"Content-Type": "application/json"})
+                answer = client.request(endpoint.method, path, content=endpoint.body, headers=headers)
             except httpx.TransportError:
                 return False
             if not answer.is_success:

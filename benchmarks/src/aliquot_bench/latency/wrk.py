@@ -21,6 +21,14 @@ class LoadEndpoint(Struct, frozen=True):
     paths: tuple[str, ...] = ("/",)
     body: str = "{}"
     headers: dict[str, str] = {}
+    method: str = "POST"
+    headers_by_path: tuple[dict[str, str], ...] = ()  # further headers, for each of the paths
+
+    def requests(self) -> list[tuple[str, dict[str, str]]]:
+        """Return the paths, each with all its headers."""
+        more = self.headers_by_path or ({},) * len(self.paths)
+        common = {"Content-Type": "application/json", **self.headers}
+        return [(path, {**common, **own}) for path, own in zip(self.paths, more, strict=True)]
 
 
 class LoadReport(Struct, frozen=True):
@@ -56,15 +64,15 @@ def run_wrk(
 def lua(endpoint: LoadEndpoint, *, in_turn: bool) -> str:
     """Return the script. It formats the requests once, because formatting each would measure Lua."""
     quote = _quote
-    lines = ['wrk.method = "POST"', f"wrk.body = {quote(endpoint.body)}"]
-    headers = {"Content-Type": "application/json", **endpoint.headers}
-    lines += [f"wrk.headers[{quote(name)}] = {quote(value)}" for name, value in headers.items()]
+    lines = [f"wrk.method = {quote(endpoint.method)}", f"wrk.body = {quote(endpoint.body)}"]
+    requests = endpoint.requests()
+    lines += [f"wrk.headers[{quote(name)}] = {quote(value)}" for name, value in requests[0][1].items()]
     if in_turn:
-        paths = ", ".join(quote(path) for path in endpoint.paths)
+        paths = ", ".join(f"{{{quote(path)}, {_table(headers)}}}" for path, headers in requests)
         lines += [
             f"local paths, ready, turn = {{{paths}}}, {{}}, 0",
             "function init(args)",
-            "  for place, path in ipairs(paths) do ready[place] = wrk.format(nil, path) end",
+            "  for place, path in ipairs(paths) do ready[place] = wrk.format(nil, path[1], path[2]) end",
             "end",
             "function request()",
             "  turn = turn % #ready + 1",
@@ -97,3 +105,8 @@ def parse(report: str) -> LoadReport:
 def _quote(text: str) -> str:
     """Return a Lua string. Lua has the same escapes as JSON for bodies, paths and headers."""
     return msgspec.json.encode(text).decode()
+
+
+def _table(headers: dict[str, str]) -> str:
+    """Return a Lua table. `wrk.format` takes no other headers than those it is given."""
+    return "{" + ", ".join(f"[{_quote(name)}] = {_quote(value)}" for name, value in headers.items()) + "}"
