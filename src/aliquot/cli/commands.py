@@ -27,6 +27,7 @@ COMMANDS = {
     "invoke": CommandEntry("invoke.invoke", DEVELOP, TakesPairs),
     "session": CommandEntry("session.app", DEVELOP),
     "dataset": CommandEntry("dataset.app", DEVELOP),
+    "workflow": CommandEntry("workflow.app", DEVELOP),
     "logs": CommandEntry("logs.logs", DEVELOP),
     "list": CommandEntry("functions.list_functions", DEVELOP),
     "delete": CommandEntry("functions.delete", DEVELOP),
