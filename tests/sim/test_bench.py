@@ -50,9 +50,13 @@ def test_the_fairness_benchmark_measures_every_set_and_says_every_goal(monkeypat
     assert len(steps) == bench.steps
     assert any("azure_functions: p99" in goal.name for goal in result.goals)
     titles = [table.title.split(":")[0] for table in result.tables]
-    assert titles[0] == "Tight memory"
-    assert titles[2] == "Ablation"
-    assert [row[1] for row in result.tables[3].rows] == list(FRONTIER)
+    assert [row[:2] for row in result.tables[0].rows] == [["azure_functions", len(cases.LOADS) - 1]]
+    assert titles[1] == "Tight memory"
+    assert titles[3] == "Ablation"
+    assert [row[1] for row in result.tables[4].rows] == list(FRONTIER)
+    by_function = result.tables[5].rows
+    assert [row[:2] for row in by_function] == [["azure_functions", cases.COMMON_SHAPE.name]]
+    assert by_function[0][3] + by_function[0][4] <= 100
     assert len(result.tables[-1].rows) == len(cases.LOADS) * 6
     bench.draw(tmp_path / "o.png")
     assert (tmp_path / "o.png").stat().st_size > 0

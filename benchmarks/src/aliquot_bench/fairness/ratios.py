@@ -10,6 +10,7 @@ OURS = "fair_resident"
 BASELINE = "mqfq_sticky"
 OTHERS = ("fcfs", "batch", "sjf", "affinity", BASELINE)
 RIVALS = tuple(name for name in OTHERS if name != "sjf")  # sjf starves long calls
+MAX_MEAN_RATIO, MAX_P99_RATIO = 1.02, 1.05  # the goals for a single setting
 
 
 def mean_latency(run: RunReport) -> float:
@@ -33,6 +34,12 @@ def p99_ratio(figures: Reports, name: str = OURS) -> float:
 def jain_gain(figures: Reports, name: str = OURS) -> float:
     """Return by how much Jain's index of a run is above the baseline's."""
     return figures[name].fairness.jain - figures[BASELINE].fairness.jain
+
+
+def goals_met(figures: Reports, name: str = OURS) -> tuple[bool, bool, bool]:
+    """Return whether a run meets the goals of a single setting: for its mean, its p99 and Jain's index."""
+    fair = jain_gain(figures, name) >= 0
+    return mean_ratio(figures, name) <= MAX_MEAN_RATIO, p99_ratio(figures, name) <= MAX_P99_RATIO, fair
 
 
 def geometric(ratios: Iterable[float]) -> float:

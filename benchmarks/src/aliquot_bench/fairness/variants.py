@@ -9,6 +9,7 @@ from aliquot_bench.fairness.measuring import Reports
 from aliquot_bench.fairness.ratios import (
     OURS,
     geometric,
+    goals_met,
     jain_gain,
     mean_latency,
     mean_of,
@@ -30,7 +31,6 @@ FRONTIER: dict[str, dict[str, str]] = {
     "window_steps = 48": {"window_steps": "48"},
     "window_steps = 192": {"window_steps": "192"},
 }
-MAX_MEAN_RATIO, MAX_P99_RATIO = 1.02, 1.05  # the goals in the worst setting
 
 
 def variants_of(case: FairnessCase) -> dict[str, PolicySettings]:
@@ -58,17 +58,14 @@ def ablation_table(figures: Mapping[FairnessCase, Reports]) -> ResultTable:
 def frontier_table(figures: Mapping[FairnessCase, Reports]) -> ResultTable:
     """Return what fairness costs: each variant by number of devices, over all sets."""
     rows: list[list[str | float | None]] = []
-    for shape in dict.fromkeys(case.shape for case in figures):
+    for shape in cases.QUICK_SHAPES:
         for variant in FRONTIER:
             name = OURS if variant == "as shipped" else variant
             own = [each for case, each in figures.items() if _in_frontier(case, shape) and name in each]
             if own:
                 means, tails = [mean_ratio(each, name) for each in own], [p99_ratio(each, name) for each in own]
                 gains = [jain_gain(each, name) for each in own]
-                met = sum(
-                    mean <= MAX_MEAN_RATIO and tail <= MAX_P99_RATIO and gain >= 0
-                    for mean, tail, gain in zip(means, tails, gains, strict=True)
-                )
+                met = sum(all(goals_met(each, name)) for each in own)
                 figure = [geometric(means), max(means), geometric(tails), max(tails), mean_of(gains), min(gains)]
                 rows.append([shape.name, variant, *figure, f"{met} of {len(own)}"])
     columns = ["devices", "variant", "mean / best", "worst", "p99 / best", "worst", "Jain - mqfq", "worst", "all met"]
