@@ -45,7 +45,8 @@ docs-pictures: $(VENV)/dev.stamp ## Draw the pictures of README and docs
 	$(BIN)/aliquot reproduce mqfq --plot docs/images/mqfq.png
 
 docs-benchmarks: $(VENV)/dev.stamp ## Measure the figures of docs/benchmarks.md (an hour)
-	$(BIN)/aliquot bench fairness --markdown docs/benchmarks/fairness.md --plot docs/images/fairness.png
+	$(BIN)/aliquot bench fairness --markdown docs/benchmarks/fairness.md --json docs/benchmarks/fairness.json \
+	  --plot docs/images/fairness.png
 	$(BIN)/aliquot bench eviction --markdown docs/benchmarks/eviction.md --plot docs/images/eviction.png
 	$(BIN)/aliquot bench sim --markdown docs/benchmarks/sim.md --plot docs/images/sim.png
 	$(BIN)/aliquot bench prediction --markdown docs/benchmarks/prediction.md --json docs/benchmarks/prediction.json \
