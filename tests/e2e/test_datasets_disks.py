@@ -4,12 +4,11 @@ import errno
 import hashlib
 import os
 import shutil
-import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 
 import pytest
+import small_disks
 from fabric_server import FabricServer
 from web_origin import web_origin
 
@@ -30,10 +29,8 @@ def main(args):
 
 @pytest.fixture(scope="module")
 def small_disk(tmp_path_factory):
-    place = tmp_path_factory.mktemp("disk")
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_MB}m", "tmpfs", place], check=True)
-    yield place
-    subprocess.run(["umount", "--lazy", place], check=True)
+    with small_disks.small_disk(tmp_path_factory.mktemp("disks") / "small", f"{DISK_MB}m") as place:
+        yield place
 
 
 @pytest.fixture(scope="module")
@@ -109,13 +106,16 @@ def test_what_others_leave_no_room_for_is_refused_and_what_is_here_outlives_an_a
     files = origin[0].files
     server.as_operator("POST", "/nas/evict").raise_for_status()
     assert found(server.read("nas/held")) == {"nas/held": sha256(files["held"])}
-    with suppress(OSError), (small_disk / "of others").open("wb", buffering=0) as others:
-        while True:
-            others.write(bytes(4096))
+    wait_until(
+        lambda: shutil.disk_usage(small_disk).used,
+        lambda used: used < 2 * len(files["held"]),
+        what="the files of other tests to be deleted",
+    )
+    others = small_disks.fill_up(small_disk)
     server.kill_agent()
     assert found(server.read("nas/held")) == {"nas/held": sha256(files["held"])}
     record = server.read("nas/a")
     assert found(record) == {"nas/a": errno.ENOSPC}
     assert record["annotations"]["dataError"].startswith("nas/a: the cache's disk is full")
-    (small_disk / "of others").unlink()
+    others.unlink()
     assert found(server.read("nas/a", "nas/held")) == {f"nas/{name}": sha256(files[name]) for name in ("a", "held")}
