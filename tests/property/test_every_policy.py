@@ -34,6 +34,14 @@ def test_every_call_is_dispatched_once_after_it_arrived_and_ends_once(policy, sc
     assert 0 <= figures.fairness.jain <= 1 + 1e-9
 
 
+@given(scenario=scenarios(), throttle=st.sampled_from(["0", "1", "3"]), window_steps=st.sampled_from(["0", "2"]))
+def test_throttled_flows_are_served_in_the_end(scenario, throttle, window_steps):
+    params = {"throttle": throttle, "window_steps": window_steps, "window_swaps": "0"}
+    recorder = simulate(scenario, PolicySettings("fair_resident", params={"fair_resident": params}))
+    figures = report("fair_resident", 0, recorder, scenario.devices)
+    assert figures.completed == len(list(scenario.workload))
+
+
 @pytest.mark.parametrize("policy", sorted(QUEUEING))
 @examples_divided_by(3)
 @given(scenario=scenarios())
