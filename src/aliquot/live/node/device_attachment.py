@@ -30,8 +30,9 @@ class DeviceAttachment:
             cell.on_fork(lambda: self._attach(sandbox))
             return None
         group = self._drivers.open_group(sandbox.number)
-        # Not now: the init does not wait for a weight.
-        cell.on_fork(lambda: self._attach_later(sandbox, 0 if group is None else CHECK_DELAY_S))
+        # Not now: the init does not wait for a weight. But a device must know its processes before it swaps them out.
+        is_urgent = group is None or self._drivers.has_own_memory(sandbox.launch.place)
+        cell.on_fork(lambda: self._attach_later(sandbox, 0 if is_urgent else CHECK_DELAY_S))
         return group
 
     def _attach_later(self, sandbox: LocalSandbox, delay_s: float) -> None:
