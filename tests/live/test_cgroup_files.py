@@ -101,6 +101,20 @@ def test_a_part_is_really_frozen_counted_and_left(hierarchy, loops):
     assert list(hierarchy.glob("aliquot-test-*")) == []
 
 
+def test_a_group_that_is_removed_while_it_is_thawed_is_no_error(hierarchy, monkeypatch):
+    (group := hierarchy / f"aliquot-test-{os.getpid()}").mkdir()
+    opened = os.open
+
+    def open_before_the_end(*arguments):
+        fd = opened(*arguments)
+        group.rmdir()
+        return fd
+
+    monkeypatch.setattr(os, "open", open_before_the_end)
+    Freezer.of_version_2(group).thaw()
+    assert not group.exists()
+
+
 def test_what_a_killed_server_left_frozen_is_ended_with_all_it_forks(hierarchy, monkeypatch):
     monkeypatch.setattr(cgroups, "_ROOT", hierarchy)
     tree = claim_tree(f"aliquot-test-{os.getpid()}", hierarchy, "/")

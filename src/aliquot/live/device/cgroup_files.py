@@ -140,6 +140,9 @@ class Freezer(Struct, frozen=True):
             return
         try:
             os.write(fd, text.encode())
+        except OSError as error:
+            if error.errno != errno.ENODEV:  # the group was removed after the file was opened
+                raise
         finally:
             os.close(fd)
 
