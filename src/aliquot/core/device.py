@@ -18,10 +18,10 @@ class Device:
     """One device: its slots, the memory in use, and the sandboxes on it."""
 
     __slots__ = (
-        "active_slices", "device_class", "evictable_bytes", "flows", "freed", "group", "host", "index", "kept",
-        "kept_bytes", "last_dispatch", "level", "listed", "max_slots", "measured_utilisation", "memory_order", "node",
-        "pool_order", "pool_slots", "resident_bytes", "running", "sandboxes", "shares_used", "slots", "spec", "taken",
-        "tenant_slots",
+        "active_slices", "bounded", "default_share", "device_class", "evictable_bytes", "flows", "freed", "group",
+        "host", "index", "kept", "kept_bytes", "last_dispatch", "level", "listed", "max_slots", "measured_utilisation",
+        "memory_bytes", "memory_order", "node", "pool_order", "pool_slots", "resident_bytes", "running", "sandboxes",
+        "shares_used", "slots", "spec", "taken", "tenant_slots",
     )  # fmt: skip
 
     def __init__(
@@ -38,6 +38,9 @@ class Device:
         self.spec = spec
         self.node = node
         self.host = node.host
+        self.default_share = 1 / spec.concurrency  # of a function that declares none
+        self.bounded = spec.memory_bytes is not None  # only then is anything swapped out
+        self.memory_bytes: float = inf if spec.memory_bytes is None else spec.memory_bytes
         self.pool_slots = None if spec.memory_bytes is None else pool_slots  # maximum number of sandboxes
         # Maximum number of invocations in flight, without extra slots. Each of them needs a pool slot, too.
         self.max_slots = spec.concurrency if self.pool_slots is None else min(spec.concurrency, self.pool_slots)
@@ -78,7 +81,7 @@ class Device:
 
     @property
     def free_bytes(self) -> float:
-        return inf if self.spec.memory_bytes is None else self.spec.memory_bytes - self.resident_bytes
+        return self.memory_bytes - self.resident_bytes
 
     def take_slot(self, share: float, tenant: str) -> None:
         self.running += 1

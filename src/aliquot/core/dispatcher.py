@@ -8,7 +8,7 @@ from aliquot.core.device_index import MAX_CANDIDATES
 from aliquot.core.domain import Domain
 from aliquot.core.errors import PolicyError
 from aliquot.core.flow import Flow
-from aliquot.core.interfaces import Choice, SwapIn
+from aliquot.core.interfaces import Advice, Choice, SwapIn
 from aliquot.core.lifecycle import HOST_WARM, WARM, InvocationChange, SandboxChange, SandboxState
 from aliquot.core.pool import Pool
 from aliquot.core.prefetching.by_node import NodePrefetchers
@@ -16,7 +16,7 @@ from aliquot.core.records import Invocation, Sandbox
 from aliquot.core.registry import Registry
 from aliquot.core.slices import SliceAllocator
 from aliquot.core.tenant_slots import TenantSlots
-from aliquot.core.waiting import append, unqueue
+from aliquot.core.waiting import append, take_head, unqueue
 
 # The kind of start in an idle sandbox. One that is still starting or loading counts as the start it is in.
 _START = {
@@ -43,6 +43,7 @@ class Dispatcher:
     ) -> None:
         self._prefetcher = prefetcher
         self._registry = registry
+        self._tenant_slots = registry.tenant_slots
         self._pool = pool
         self._slices = slices
         self._outbox = outbox
@@ -53,18 +54,22 @@ class Dispatcher:
 
         The turn continues where the last step left it, because often only one slot becomes free at a time.
         """
-        count, refused = len(domains), 0
+        count = len(domains)
         if count == 1:
             while self._dispatch_next(domains[0], now):
                 pass
-        while count > 1 and refused < count:
+        elif count:
+            self._alternate(domains, now)
+        if self._tenant_slots.queued:
+            while self._dispatch_beyond_limit(self._tenant_slots, now):
+                pass
+
+    def _alternate(self, domains: Sequence[Domain], now: float) -> None:
+        count, refused = len(domains), 0
+        while refused < count:
             self._turn %= count
             refused = 0 if self._dispatch_next(domains[self._turn], now) else refused + 1
             self._turn += 1
-        tenant_slots = self._registry.tenant_slots
-        if tenant_slots.queued:
-            while self._dispatch_beyond_limit(tenant_slots, now):
-                pass
 
     def _dispatch_beyond_limit(self, tenant_slots: TenantSlots, now: float) -> bool:
         """Give a tenant with few calls in flight a slot beyond a device's limit, and return False if none can have one.
@@ -83,12 +88,9 @@ class Dispatcher:
 
     def _dispatch_next(self, domain: Domain, now: float) -> bool:
         """Make one dispatch of this domain, and return False if its policy waits."""
-        for advice in domain.policy.advise(domain.view):
-            flow = self._registry.flows[advice.flow.key]
-            if isinstance(advice, SwapIn):
-                self._pool.swap_in(flow, now=now)
-            else:
-                self._pool.swap_out(flow, now=now)
+        advice = domain.policy.advise(domain.view)
+        if advice:
+            self._move_memory(advice, now)
         if not domain.queued or not domain.has_slot():
             return False
         view = domain.view
@@ -96,11 +98,16 @@ class Dispatcher:
         view.freed.clear()
         if choice is None:
             return False
-        self._dispatch(domain, choice, now)
+        self._commit(domain, choice, *_resolve(choice, domain, self._registry, self._pool), now)
         return True
 
-    def _dispatch(self, domain: Domain, choice: Choice, now: float) -> None:
-        self._commit(domain, choice, *_resolve(choice, domain, self._registry, self._pool), now)
+    def _move_memory(self, advice: Sequence[Advice], now: float) -> None:
+        for each in advice:
+            flow = self._registry.flows[each.flow.key]
+            if isinstance(each, SwapIn):
+                self._pool.swap_in(flow, now=now)
+            else:
+                self._pool.swap_out(flow, now=now)
 
     def _commit(
         self,
@@ -111,8 +118,7 @@ class Dispatcher:
         sandbox: Sandbox | None,
         now: float,
     ) -> None:
-        invocation = flow.head
-        unqueue(flow, invocation)
+        invocation = take_head(flow)
         flow.in_flight += 1
         if sandbox is None:
             start = Start.COLD
@@ -185,14 +191,13 @@ def _resolve(
 ) -> tuple[Flow, tuple[Device, ...], Sandbox | None]:
     """Return the records that the choice refers to. Raises `PolicyError` if it cannot be carried out."""
     flow = registry.flows[choice.flow.key]
-    device = registry.devices[choice.device.spec.name]
-    sandbox = None
-    if choice.sandbox is not None:
-        sandbox = pool.sandboxes.get(choice.sandbox.id)
+    chosen = choice.sandbox
+    sandbox = None if chosen is None else pool.sandboxes.get(chosen.id)
     if not flow.queue:
         problem = "its queue is empty"
     elif sandbox is None:
-        if choice.sandbox is None and domain.view.can_start(flow, device):
+        device = registry.devices[choice.device.spec.name]
+        if chosen is None and domain.view.can_start(flow, device):
             others = (registry.devices[other.spec.name] for other in domain.view.others(flow, device))
             return flow, (device, *others), None
         problem = f"no sandbox can start on {device.spec.name} now"

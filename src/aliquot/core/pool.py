@@ -124,7 +124,8 @@ class Pool:
     def assign(self, sandbox: Sandbox, invocation: Invocation) -> None:
         """Assign the invocation to the sandbox, which is idle no longer."""
         self._remove_idle(sandbox)
-        sandbox.host.occupy(sandbox)
+        if sandbox.host_bytes:
+            sandbox.host.occupy(sandbox)
         sandbox.invocation = invocation
         sandbox.uses += 1
         sandbox.unload_when_ready = False
@@ -132,16 +133,18 @@ class Pool:
 
     def release(self, sandbox: Sandbox, *, now: float) -> None:
         """Make the sandbox idle, or stop it if it is retired."""
-        if sandbox.invocation is not None:
+        if sandbox.host_bytes and sandbox.invocation is not None:
             self._vacate(sandbox)
         sandbox.invocation = None
         if sandbox.retired is not None:
             self.stop(sandbox, sandbox.retired)
             return
         self._add_idle(sandbox, now=now)
-        self._make_evictable(sandbox, now=now)
+        if self.slots is not None or sandbox.host.limit is not None:
+            self._make_stoppable(sandbox, now=now)
         sandbox.expiry = self._keepalive.sandbox_idled(sandbox, now=now)
-        self._timers.arm(sandbox)
+        if sandbox.expiry is not None:
+            self._timers.arm(sandbox)
 
     def end_session(self, tenant: str, name: str, *, now: float) -> None:
         for sandbox in self.session_sandboxes.end(tenant, name):
@@ -163,8 +166,9 @@ class Pool:
             return
         self.session_sandboxes.remove(sandbox, sandbox.session)
         for device in sandbox.devices:
-            device.memory_order.add(sandbox, now=now)
-        self._make_evictable(sandbox, now=now)
+            if device.bounded:
+                device.memory_order.add(sandbox, now=now)
+        self._make_stoppable(sandbox, now=now)
         if sandbox.deferred_expiry is not None:
             self.expire(sandbox, sandbox.deferred_expiry)
 
@@ -266,14 +270,15 @@ class Pool:
         idle.resident[sandbox.id] = sandbox
         for each in sandbox.devices:
             each.evictable_bytes += sandbox.bytes
-            each.memory_order.add(sandbox, now=now)
+            if each.bounded:  # otherwise nothing is ever swapped out there
+                each.memory_order.add(sandbox, now=now)
         if flow.places is not None:
             flow.places.update(idle)
         if len(idle.resident) == 1:
             flow.domain.policy.residency_changed(flow, device)
 
-    def _make_evictable(self, sandbox: Sandbox, *, now: float) -> None:
-        """List an idle sandbox among those that may be stopped."""
+    def _make_stoppable(self, sandbox: Sandbox, *, now: float) -> None:
+        """List an idle sandbox among those that may be stopped, if the pool or the host's memory is bounded."""
         if self.slots is not None:
             for device in sandbox.devices:
                 device.pool_order.add(sandbox.pool_candidate, now=now)
@@ -281,10 +286,15 @@ class Pool:
 
     def _make_unevictable(self, sandbox: Sandbox) -> None:
         """Take a sandbox out of all eviction orders."""
-        sandbox.host.remove_idle(sandbox)
+        self._make_unstoppable(sandbox)
         for device in sandbox.devices:
             device.memory_order.remove(sandbox)
-            if self.slots is not None:
+
+    def _make_unstoppable(self, sandbox: Sandbox) -> None:
+        """Take a sandbox out of the lists of those that may be stopped."""
+        sandbox.host.remove_idle(sandbox)
+        if self.slots is not None:
+            for device in sandbox.devices:
                 device.pool_order.remove(sandbox.pool_candidate)
 
     def _remove_idle(self, sandbox: Sandbox) -> None:
@@ -292,10 +302,8 @@ class Pool:
         idle = flow.idle_at(device)
         if sandbox.session is not None:
             self.session_sandboxes.remove(sandbox, sandbox.session)
-        if self.slots is not None:
-            for each in sandbox.devices:
-                each.pool_order.remove(sandbox.pool_candidate)
-        sandbox.host.remove_idle(sandbox)
+        if self.slots is not None or sandbox.host.limit is not None:
+            self._make_unstoppable(sandbox)
         resident = idle.resident.pop(sandbox.id, None) is not None
         if not resident and idle.not_resident.pop(sandbox.id, None) is None:
             return  # it has just started and was never idle
@@ -303,7 +311,8 @@ class Pool:
             flow.places.update(idle)
         if resident:
             for each in sandbox.devices:
-                each.memory_order.remove(sandbox)
+                if each.bounded:
+                    each.memory_order.remove(sandbox)
                 each.evictable_bytes -= sandbox.bytes
             if not idle.resident:
                 flow.domain.policy.residency_changed(flow, device)

@@ -5,11 +5,12 @@ Flows and devices have modules of their own (`flow.py`, `device.py`).
 
 from typing import TYPE_CHECKING
 
-from aliquot.core import lifecycle
 from aliquot.core.errors import EventError
 from aliquot.core.interfaces import Allotment, Expiry, ExpiryAction
 from aliquot.core.lifecycle import (
     HOLDS_DEVICE_MEMORY,
+    INVOCATION,
+    SANDBOX,
     InvocationChange,
     InvocationState,
     SandboxChange,
@@ -66,22 +67,23 @@ class Invocation:
 
     def take_slots(self, dispatch: int) -> None:
         """Take a slot on each device of the sandbox. `dispatch` is the number of this dispatch, counted from 0."""
-        flow, devices = self.flow, self.devices
+        flow = self.flow
+        declared, tenant = flow.spec.share, flow.key[0]
         self.share = 0.0
-        for device in devices:
-            share = flow.spec.share_on(device.spec)
-            device.take_slot(share, flow.key.tenant)
+        for device in self.devices:
+            share = min(declared, 1.0) if declared else device.default_share
+            device.take_slot(share, tenant)
             device.last_dispatch = dispatch
             self.share += share
 
     def free_slots(self) -> None:
         devices = self.devices
-        each, tenant = self.share / len(devices), self.flow.key.tenant
+        each, tenant = self.share / len(devices), self.flow.key[0]
         for device in devices:
             device.free_slot(each, tenant)
 
     def change(self, change: InvocationChange, now: float) -> None:
-        after = lifecycle.INVOCATION.get((self.state, change))
+        after = INVOCATION.get((self.state, change))
         if after is None:
             raise EventError(f"{change} while {self.state}: {self.describe()}")
         self.state = after
@@ -166,7 +168,7 @@ class Sandbox:
         self.timer_at: float | None = None
 
     def change(self, change: SandboxChange) -> None:
-        after = lifecycle.SANDBOX.get((self.state, change))
+        after = SANDBOX.get((self.state, change))
         if after is None:
             raise EventError(f"{change} while {self.state}: {self.describe()}")
         self.state = after

@@ -128,7 +128,8 @@ class Scheduler:
         self._dispatcher.decide(domains, now=now)
         if self.prefetcher.needs_decision:
             self.prefetcher.decide(now=now)
-        if timers.heap and timers.heap[0][0] <= now:
+        heap = timers.heap
+        if heap and heap[0][0] <= now:
             self._expire()
         earliest = inf
         for domain in domains:
@@ -146,10 +147,11 @@ class Scheduler:
 
     def _handle(self, events: Sequence[Event]) -> list[str]:
         """Handle each event, and return the errors of those that cannot have happened."""
-        wrong = []
+        wrong: list[str] = []
+        handlers = self._handlers
         for number, event in enumerate(events):
             try:
-                self._handlers[type(event)](event)
+                handlers[type(event)](event)
             except EventError as error:
                 wrong.append(f"event {number} of {len(events)}, {type(event).__name__}: {error}")
         return wrong

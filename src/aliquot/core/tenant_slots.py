@@ -40,20 +40,20 @@ class TenantSlots:
         self.extra -= device.spec.extra_slots
 
     def enqueue(self, invocation: "Invocation") -> None:
-        tenant = invocation.flow.key.tenant
+        tenant = invocation.flow.key[0]
         own = self.queued.get(tenant)
         if own is None:
             own = self.queued[tenant] = OrderedDict()
-            self._rank(tenant)
+            self._rank(tenant, self.held.get(tenant, 0))
         own[invocation.id] = invocation
 
     def remove(self, invocation: "Invocation") -> None:
         """Remove a call that has left its queue."""
-        tenant = invocation.flow.key.tenant
+        tenant = invocation.flow.key[0]
         own = self.queued[tenant]
         del own[invocation.id]
         if not own:
-            self._unrank(tenant)
+            self._unrank(tenant, self.held.get(tenant, 0))
             del self.queued[tenant]
 
     def take(self, tenant: str) -> None:
@@ -82,22 +82,23 @@ class TenantSlots:
     # --- ranks ------------------------------------------------------------------------------------------
 
     def _hold(self, tenant: str, change: int) -> None:
-        waits = tenant in self.queued
-        if waits:
-            self._unrank(tenant)
-        held = self.held.get(tenant, 0) + change
+        before = self.held.get(tenant, 0)
+        held = before + change
         if held:
             self.held[tenant] = held
         else:
             del self.held[tenant]
-        if waits:
-            self._rank(tenant)
+        if tenant in self.queued:
+            self._unrank(tenant, before)
+            self._rank(tenant, held)
 
-    def _rank(self, tenant: str) -> None:
-        self._ranks.setdefault(self.held.get(tenant, 0), {})[tenant] = None
+    def _rank(self, tenant: str, held: int) -> None:
+        rank = self._ranks.get(held)
+        if rank is None:
+            rank = self._ranks[held] = {}
+        rank[tenant] = None
 
-    def _unrank(self, tenant: str) -> None:
-        held = self.held.get(tenant, 0)
+    def _unrank(self, tenant: str, held: int) -> None:
         rank = self._ranks[held]
         del rank[tenant]
         if not rank:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from aliquot.core.nodes import Node
 
 SHARE_TOLERANCE = 1e-9  # so that three shares of 1/3 fit on one device
+MAX_SHARES = 1 + SHARE_TOLERANCE
 
 
 class InvocationView(Protocol):
@@ -84,6 +85,8 @@ class DeviceView(Protocol):
     def spec(self) -> DeviceSpec: ...
     @property
     def slots(self) -> int: ...
+    @property
+    def default_share(self) -> float: ...  # of a function that declares none
     @property
     def running(self) -> int: ...
     @property
@@ -319,7 +322,9 @@ class View:
         """Return whether fewer than D invocations run there, and the shares would add up to at most 1."""
         if device.running >= device.slots:
             return False
-        return device.shares_used + flow.spec.share_on(device.spec) <= 1 + SHARE_TOLERANCE
+        share = flow.spec.share
+        needed = min(share, 1.0) if share else device.default_share
+        return device.shares_used + needed <= MAX_SHARES
 
     def can_start(self, flow: FlowView, device: DeviceView) -> bool:
         """Return whether a new sandbox of the flow can start there now, if idle sandboxes are evicted for it.
@@ -335,11 +340,12 @@ class View:
 
     def fits(self, flow: FlowView, device: DeviceView) -> bool:
         """Return whether that device alone has room for a new sandbox of the flow."""
+        spec = flow.spec
         return (
             device.running < device.slots
-            and flow.spec.memory_bytes <= device.free_bytes + device.evictable_bytes
+            and spec.memory_bytes <= device.free_bytes + device.evictable_bytes
             and self.has_slot(flow, device)
-            and flow.spec.runs_on(device.spec)
+            and spec.runs_on(device.spec)
         )
 
     def can_use(self, sandbox: SandboxView) -> bool:
@@ -347,11 +353,12 @@ class View:
 
         With pooled slots a full device will do, unless the flow has declared a share, which is guaranteed.
         """
-        flow, resident = sandbox.flow, sandbox.state in HOLDS_DEVICE_MEMORY
-        pooled = self.pools_slots and flow.spec.share is None
-        for device in sandbox.devices:
-            if not pooled and not self.has_slot(flow, device):
-                return False
-            if not resident and flow.spec.memory_bytes > device.free_bytes + device.evictable_bytes:
-                return False
-        return True
+        flow = sandbox.flow
+        if not self.pools_slots or flow.spec.share is not None:
+            for device in sandbox.devices:
+                if not self.has_slot(flow, device):
+                    return False
+        if sandbox.state in HOLDS_DEVICE_MEMORY:
+            return True
+        needed = flow.spec.memory_bytes
+        return all(needed <= device.free_bytes + device.evictable_bytes for device in sandbox.devices)

@@ -57,6 +57,17 @@ def unqueue(flow: Flow, invocation: Invocation) -> None:
         domain.tenant_slots.remove(invocation)
 
 
+def take_head(flow: Flow) -> Invocation:
+    """Take the first invocation out of its flow's queue. The caller calls the policy's hook."""
+    invocation = flow.queue.popitem(last=False)[1]
+    flow.queued -= 1
+    domain = flow.domain
+    domain.queued -= 1
+    if domain.tenant_slots is not None:
+        domain.tenant_slots.remove(invocation)
+    return invocation
+
+
 def put_back(flow: Flow, invocation: Invocation) -> None:
     """Queue an invocation again that was dispatched and did not run, before those of its flow that arrived later."""
     queue = flow.queue

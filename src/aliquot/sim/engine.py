@@ -1,6 +1,8 @@
 """The simulation loop: take the next events from the queue, step the core, and perform its commands."""
 
+import gc
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from itertools import chain
 from math import inf
@@ -55,6 +57,7 @@ from aliquot.sim.nodes import NodeLoss
 from aliquot.sim.recorder import DispatchLine, RunRecorder, SimulatedCall
 from aliquot.sim.sessions import SessionExpiry
 
+COLLECT_AFTER = 50_000  # objects made and not dropped between two collections of garbage
 PROGRESS_EVERY = 500  # ended calls between two reports of progress
 FAIRNESS_SAMPLES = 60  # evenly spread over the arrivals
 
@@ -116,6 +119,9 @@ class Simulation:
         self.ended = 0
         self.recorder = _make_recorder(scenario, overview, on_dispatch)
         self._performers = self._make_performers()
+        self._has_files = bool(scenario.storage.files)
+        self._shares_compute = self._machine.shares_compute
+        self._checks = scenario.check
 
     def _make_performers(self) -> dict[type[Command], Callable[..., None]]:
         return {
@@ -196,13 +202,13 @@ class Simulation:
 
     def _step(self, now: float, events: list[Event]) -> None:
         performers = self._performers
-        if self._scenario.storage.files:
+        if self._has_files:
             self._fabric.observe(events)
-        if self._machine.shares_compute:
+        if self._shares_compute:
             self._machine.finished([event for event in events if type(event) is RunFinished], now)
         for command in self.scheduler.step(now, events):
             performers[type(command)](command, now)
-        if self._scenario.check:
+        if self._checks:
             check(self.scheduler)
 
     # --- performing commands ----------------------------------------------------------------------------
@@ -295,11 +301,29 @@ def simulate(
         queueing_policies(settings.queueing, scenario.workload),
         on_dispatch,
     )
-    reported = 0
-    for _ in simulation.moments():
-        if on_progress is not None and simulation.ended - reported >= PROGRESS_EVERY:
-            reported = simulation.ended
-            on_progress(reported)
+    with few_collections():
+        reported = 0
+        for _ in simulation.moments():
+            if on_progress is not None and simulation.ended - reported >= PROGRESS_EVERY:
+                reported = simulation.ended
+                on_progress(reported)
     if on_progress is not None:
         on_progress(simulation.ended)
     return simulation.recorder
+
+
+@contextmanager
+def few_collections() -> Iterator[None]:
+    """Let the garbage collector leave out what is there already, and run more rarely.
+
+    A simulation makes and drops objects all the time, and almost none of them in cycles. Searching a long trace and the
+    flows of thousands of functions for garbage again and again would take longer than the decisions.
+    """
+    thresholds = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(COLLECT_AFTER, *thresholds[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.unfreeze()

@@ -44,16 +44,16 @@ class EventQueue:
         events: list[Event] = []
         if not heap or heap[0][0] > until:
             return until, events
-        at = heap[0][0]
-        while heap and heap[0][0] == at:
-            _, number, entry = heappop(heap)
-            if number in cancelled:
-                cancelled.remove(number)
-                continue
+        at, number, entry = heappop(heap)
+        while True:
             if number == self._wake:
                 self._wake = -1
             if callable(entry):
                 entry(at)
             else:
                 events.append(entry)
-        return at, events
+            while heap and heap[0][1] in cancelled:  # the callback may have cancelled it
+                cancelled.remove(heappop(heap)[1])
+            if not heap or heap[0][0] != at:
+                return at, events
+            _, number, entry = heappop(heap)

@@ -124,8 +124,7 @@ class FairResident(Queueing):
 
         It is divided by the devices of one node. With as many flows on each node, virtual time passes as on one.
         """
-        load_s = reload_s(flow, device)
-        if 0 < self._start_s <= load_s:
+        if self._start_s > 0 and self._start_s <= (load_s := reload_s(flow, device)):
             swap = load_s * share
             self._typical_swap += LEARNING_RATE * (swap - self._typical_swap) if self._typical_swap else swap
         lead = self._window.max_lead = self._params.window_steps * self._typical
@@ -197,8 +196,7 @@ class FairResident(Queueing):
         return advice
 
     def wake_at(self) -> float | None:
-        at = self._blocked.next_at()
-        return None if at == inf else at
+        return self._blocked.next_at()
 
     def _choice(self, view: View, flow: FlowView) -> Choice | WaitDecision:
         if not self._params.joint:

@@ -55,10 +55,12 @@ class BlockedFlows:
                 ready += self._by_device.get(index, {}).values()
         return ready
 
-    def next_at(self) -> float:
-        """Return when the first of them is worth another attempt if nothing happens, or infinity."""
+    def next_at(self) -> float | None:
+        """Return when the first of them is worth another attempt if nothing happens, or None."""
+        if not self._flows:
+            return None
         first = self._until.first_key()
-        return inf if first is None else first
+        return None if first == inf else first
 
     def take_all(self) -> list[FlowView]:
         """Remove and return all flows, because everything has changed."""

@@ -76,12 +76,15 @@ class EndEstimator:
         best: ExpectedEnd | None = None
         nearest = 0
         as_good: list[Placement] = []
+        datasets, limited = flow.spec.datasets, self._adaptive and self._occupancy.limited
         for device, sandbox in view.idle_places(flow):
-            if self.allowed(device) and view.can_use(sandbox):
+            if device.running < device.slots and (not limited or self.allowed(device)) and view.can_use(sandbox):
                 start_s = displaced_s = 0.0
                 if sandbox.state not in HOLDS_DEVICE_MEMORY:
                     start_s, displaced_s = reload_s(flow, device), swapped_out_s(flow, device)
-                cost_s = start_s + displaced_s + self._stretched_run_s(flow, device) + view.data_s(flow, device)
+                cost_s = start_s + displaced_s + self._stretched_run_s(flow, device)
+                if datasets:
+                    cost_s += view.data_s(flow, device)
                 nearness = flow.nearness(sandbox)
                 if best is None or (cost_s, nearness) < (best.cost_s, nearest):
                     best = ExpectedEnd(cost_s, start_s, displaced_s, (device, sandbox))
@@ -107,9 +110,10 @@ class EndEstimator:
         return _chosen(view, flow, best, as_good) if best else None
 
     def _stretched_run_s(self, flow: FlowView, device: DeviceView) -> float:
-        if flow.spec.share:  # a declared share is guaranteed, whatever else runs there
-            return self.run_s(flow, device)
-        return self.run_s(flow, device) * self._occupancy.stretch(device, device.running + 1)
+        run_s = self.run_s(flow, device)
+        if flow.spec.share or not device.running:  # a declared share is guaranteed, whatever else runs there
+            return run_s
+        return run_s * self._occupancy.stretch(device, device.running + 1)
 
     # --- waiting ----------------------------------------------------------------------------------------
 
