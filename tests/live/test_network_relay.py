@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import ipaddress
 import os
 import signal
 import socket
@@ -9,13 +10,14 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 from sandboxes import strongest
 
 from aliquot.live.node.network.egress import everything, parse_egress
-from aliquot.live.node.network.messages import FromRelay, RelaySettings
-from aliquot.live.node.network.relay import NetworkRelay
+from aliquot.live.node.network.messages import ApiAddress, FromRelay, RelaySettings
+from aliquot.live.node.network.relay import MAX_LOOKUPS, MAX_UNSENT, NetworkRelay
 from aliquot.runtime import linux, network
 from aliquot.testing.server import open_files
 from aliquot.testing.waiting import wait_on_loop
@@ -25,9 +27,9 @@ pytestmark = pytest.mark.skipif(not strongest().network, reason="no network name
 WAIT = "import sys; sys.stdin.read()"
 
 
-@pytest.fixture
-def namespace():
-    """Return the pidfd of a process in a new network namespace."""
+@contextlib.contextmanager
+def new_namespace():
+    """Yield the pidfd of a process in a new network namespace."""
     process = subprocess.Popen(
         ["unshare", "--net", sys.executable, "-c", f"print(1, flush=True); {WAIT}"],
         stdin=subprocess.PIPE,
@@ -41,19 +43,33 @@ def namespace():
     process.communicate()
 
 
-def play(scene, egress="all", connections=64):
+@pytest.fixture
+def namespace():
+    with new_namespace() as pidfd:
+        yield pidfd
+
+
+@pytest.fixture
+def other_namespace():
+    with new_namespace() as pidfd:
+        yield pidfd
+
+
+def play(scene, egress="all", connections=64, **more):
     """Run a scene with a relay and the messages that it sends."""
-    said = []
+    said, held = [], []
+    relay_settings = RelaySettings(parse_egress(egress, "--egress"), connections=connections, **more)
 
     async def played():
-        relay = NetworkRelay(RelaySettings(parse_egress(egress, "--egress"), connections=connections), collect)
+        relay = NetworkRelay(relay_settings, collect)
         try:
             await scene(relay, said)
         finally:
             relay.close()
 
-    def collect(message, descriptor):
+    def collect(message, descriptor, reserved):
         said.append(message)
+        held.append(reserved)  # as if the server had not taken it yet
         if descriptor is not None:
             os.close(descriptor)
 
@@ -167,3 +183,60 @@ def test_a_gateway_is_configured_again_by_a_later_relay(namespace):
     for _ in range(2):
         with network.entered(namespace):
             network.make_gateway(everything(version_6=False), []).close()
+
+
+def test_connections_that_a_busy_server_has_not_taken_are_divided_by_tenant(namespace, other_namespace):
+    async def scene(relay, said):
+        relay.add(1, namespace, "greedy")
+        relay.add(2, other_namespace, "other")
+
+        def connect():
+            with socket.socket() as sock:
+                sock.settimeout(10)
+                with contextlib.suppress(OSError):  # it may be reset at once
+                    sock.connect(("127.0.0.1", 9))
+
+        before = open_files(os.getpid())
+        for _ in range(MAX_UNSENT):
+            await in_namespace(namespace, connect)
+        await in_namespace(other_namespace, connect)
+        await wait_on_loop(lambda: FromRelay(api=2) in said, what="the other tenant's connection")
+        assert said.count(FromRelay(api=1)) == MAX_UNSENT // 2
+        assert open_files(os.getpid()) < before + 5
+
+    play(scene, api=ApiAddress("127.0.0.1", 9))
+
+
+def test_lookups_of_host_names_are_divided_by_tenant(namespace, other_namespace, monkeypatch):
+    """A wildcard lets functions ask for names whose lookup takes long."""
+    looking, released = [], asyncio.Event()
+
+    async def look_up(_, name):
+        looking.append(name)
+        await released.wait()
+        return []
+
+    monkeypatch.setattr("aliquot.live.node.network.relay.MAX_SANDBOX_LOOKUPS", 1000)
+    monkeypatch.setattr("aliquot.live.node.network.names.HostNames.look_up", look_up)
+    monkeypatch.setattr("aliquot.live.node.network.machine.nameservers", lambda: [ipaddress.ip_address("192.0.2.53")])
+
+    async def scene(relay, _):
+        relay.add(1, namespace, "greedy")
+        relay.add(2, other_namespace, "other")
+
+        def ask(prefix, count):
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+                for number in range(count):
+                    label = f"{prefix}{number}".encode()
+                    name = bytes([len(label)]) + label + b"\x07example\x03com\x00"
+                    question = struct.pack("!HHHHHH", number, 0x100, 1, 0, 0, 0) + name
+                    sock.sendto(question + struct.pack("!HH", 1, 1), ("192.0.2.53", 53))
+                    time.sleep(0.001)
+
+        await in_namespace(namespace, lambda: ask("greedy", 2 * MAX_LOOKUPS))
+        await in_namespace(other_namespace, lambda: ask("other", 1))
+        await wait_on_loop(lambda: "other0.example.com" in looking, what="the other tenant's lookup")
+        assert len(looking) <= MAX_LOOKUPS // 2 + 1
+        released.set()
+
+    play(scene, "*.example.com:443", connections=1024)

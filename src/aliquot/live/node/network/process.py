@@ -11,8 +11,9 @@ from collections import deque
 import msgspec
 import uvloop
 
+from aliquot.budgets import Reservation
 from aliquot.live.node.network.messages import MAX_PACKET_BYTES, FromRelay, ToRelay
-from aliquot.live.node.network.relay import NetworkRelay
+from aliquot.live.node.network.relay import MAX_LOOKUPS, NetworkRelay
 
 
 class RelayChannel:
@@ -21,7 +22,7 @@ class RelayChannel:
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         self._loop = asyncio.get_running_loop()
-        self._unsent: deque[tuple[bytes, int | None]] = deque()
+        self._unsent: deque[tuple[bytes, int | None, Reservation | None]] = deque()
         self._decoder = msgspec.json.Decoder(ToRelay)
         self._relay: NetworkRelay | None = None
         self.ended: asyncio.Future[None] = self._loop.create_future()
@@ -33,15 +34,15 @@ class RelayChannel:
         if self._relay is not None:
             self._relay.close()
 
-    def send(self, message: FromRelay, descriptor: int | None) -> None:
-        """Send a message, in order. The descriptor is closed here when it has been sent."""
-        self._unsent.append((msgspec.json.encode(message), descriptor))
+    def send(self, message: FromRelay, descriptor: int | None, reserved: Reservation | None) -> None:
+        """Send a message, in order. When it has been sent, the descriptor is closed and the reservation is dropped."""
+        self._unsent.append((msgspec.json.encode(message), descriptor, reserved))
         if len(self._unsent) == 1:
             self._flush()
 
     def _flush(self) -> None:
         while self._unsent:
-            data, descriptor = self._unsent[0]
+            data, descriptor, _ = self._unsent[0]
             try:
                 socket.send_fds(self._sock, [data], [] if descriptor is None else [descriptor])
             except BlockingIOError:
@@ -91,6 +92,7 @@ async def serve(sock: socket.socket) -> None:
 
 
 def main() -> None:
+    os.environ["UV_THREADPOOL_SIZE"] = str(MAX_LOOKUPS)  # uvloop looks up host names in threads of libuv
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which then closes the channel
     max_files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (max_files, max_files))

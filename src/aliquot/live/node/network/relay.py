@@ -7,9 +7,10 @@ import asyncio
 import contextlib
 import ipaddress
 import resource
+import socket
 from collections.abc import Callable
 
-from aliquot.budgets import Budget
+from aliquot.budgets import Budget, Reservation
 from aliquot.live.node.network import machine
 from aliquot.live.node.network.connections import RelayedConnection, reset
 from aliquot.live.node.network.datagrams import IDLE_TIMEOUT_S, DatagramFlow, open_inside, receive
@@ -21,11 +22,14 @@ from aliquot.runtime.network import IpAddress, IpNetwork, NetworkGateway, Steere
 
 MAX_SANDBOX_CONNECTIONS = 256
 MAX_FLOWS = 64  # of datagrams, for each sandbox
-MAX_LOOKUPS = 8  # of host names at once, for each sandbox
+MAX_SANDBOX_LOOKUPS = 8  # of host names at once
+MAX_LOOKUPS = 64  # of all sandboxes, as many as there are threads for them
+MAX_UNSENT = 256  # connections to the API that the server has not taken yet
 _SWEEP_S = 10
 _AT_ONCE = 16
 
-Send = Callable[[FromRelay, int | None], None]  # a message with a descriptor, which the receiver closes
+# Takes a message, a descriptor, which the receiver closes, and a reservation to hold until it is sent.
+Send = Callable[[FromRelay, int | None, Reservation | None], None]
 
 
 class SandboxNetwork:
@@ -48,6 +52,8 @@ class NetworkRelay:
         descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         total = min(settings.connections, descriptors // 4)  # each has two, and sandboxes have some
         self._budget = Budget("connections to the outside", "connections", total)
+        self._unsent = Budget("connections to the API", "connections", MAX_UNSENT)
+        self._lookups = Budget("lookups of host names", "lookups", MAX_LOOKUPS)
         self._rules = EgressRules(settings.policy)
         self._names = HostNames(self._rules)
         self._nameservers = machine.nameservers()
@@ -90,14 +96,14 @@ class NetworkRelay:
                     raise OSError(0, "the process has no network namespace of its own")  # noqa: TRY301
                 gateway = network.make_gateway(self._routes, self._steered)
         except OSError as error:
-            self._send(FromRelay(failed=number, why=error.strerror or str(error)), None)
+            self._send(FromRelay(failed=number, why=error.strerror or str(error)), None, None)
             return
         sandbox = SandboxNetwork(number, inode, gateway, tenant)
         self._sandboxes[number] = sandbox
         self._namespaces.add(inode)
         self._loop.add_reader(gateway.listener.fileno(), self._accept, sandbox)
         self._loop.add_reader(gateway.datagrams.fileno(), self._receive, sandbox)
-        self._send(FromRelay(added=number), None)
+        self._send(FromRelay(added=number), None, None)
 
     def assign(self, number: int, tenant: str) -> None:
         """Count further connections of a sandbox for a tenant."""
@@ -157,11 +163,19 @@ class NetworkRelay:
         host, port = network.destination(connection)
         address = ipaddress.ip_address(host)
         if self._is_api(address, port):
-            self._send(FromRelay(api=sandbox.number), connection.detach())
+            self._pass_to_api(sandbox, connection)
         elif self._allows(address, port) or self._is_nameserver(address, port):
             self._keep(sandbox, self._loop.create_task(RelayedConnection(connection).run(address, port)))
         else:
             reset(connection)
+
+    def _pass_to_api(self, sandbox: SandboxNetwork, connection: socket.socket) -> None:
+        """Send a connection to the server. A server that stands still must not fill this process with one tenant's."""
+        if not self._unsent.fits(sandbox.tenant, 1):
+            reset(connection)
+            return
+        reserved = Reservation(self._unsent, sandbox.tenant, 1)
+        self._send(FromRelay(api=sandbox.number), connection.detach(), reserved)
 
     def _keep(self, sandbox: SandboxNetwork, task: asyncio.Task[None]) -> None:
         sandbox.connections.add(task)
@@ -230,13 +244,21 @@ class NetworkRelay:
     def _start_answer(
         self, sandbox: SandboxNetwork, query: bytes, source: tuple[str, int], target: tuple[IpAddress, int]
     ) -> None:
-        if self._has_room(sandbox) and sandbox.lookups < MAX_LOOKUPS:
+        tenant = sandbox.tenant
+        if self._has_room(sandbox) and sandbox.lookups < MAX_SANDBOX_LOOKUPS and self._lookups.fits(tenant, 1):
             sandbox.lookups += 1
-            self._keep(sandbox, self._loop.create_task(self._answer(sandbox, query, source, target)))
+            reserved = Reservation(self._lookups, tenant, 1)
+            self._keep(sandbox, self._loop.create_task(self._answer(sandbox, query, source, target, reserved)))
 
     async def _answer(
-        self, sandbox: SandboxNetwork, query: bytes, source: tuple[str, int], target: tuple[IpAddress, int]
+        self,
+        sandbox: SandboxNetwork,
+        query: bytes,
+        source: tuple[str, int],
+        target: tuple[IpAddress, int],
+        _reserved: Reservation,
     ) -> None:
+        """Answer a query. The reservation is held until then."""
         try:
             reply = await self._names.answer(query)
             # Not connected: further queries from the same port must still arrive at the gateway's socket.
