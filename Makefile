@@ -28,7 +28,7 @@ architecture: $(VENV)/dev.stamp
 	$(BIN)/lint-imports
 
 tests: $(VENV)/dev.stamp $(VENV)/clients.stamp $(VENV)/lithops.stamp
-	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
+	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder # two processes a core, because many tests wait
 
 test-long: $(VENV)/dev.stamp $(VENV)/clients.stamp $(VENV)/serverless.stamp ## Run the long tests: many more examples, the Serverless framework, fifty kills, 200 clients
 	$(BIN)/pytest -o faulthandler_timeout=3600 tests/property --hypothesis-profile=long
