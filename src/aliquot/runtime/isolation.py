@@ -69,9 +69,9 @@ def enclose(layers: dict[str, Any]) -> None:
 
 def map_own_user(uid: int, gid: int) -> None:
     """Map only the process's own user, which needs no privileges."""
-    Path("/proc/self/setgroups").write_text("deny")
-    Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
-    Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
+    linux.write_file("/proc/self/setgroups", "deny")
+    linux.write_file("/proc/self/uid_map", f"{uid} {uid} 1")
+    linux.write_file("/proc/self/gid_map", f"{gid} {gid} 1")
 
 
 def become_root_of_namespace(others: int, first: int, count: int) -> None:
@@ -85,7 +85,7 @@ def become_root_of_namespace(others: int, first: int, count: int) -> None:
     if helper == 0:
         os.read(waiting, 1)
         for name in ("uid_map", "gid_map"):
-            Path(f"/proc/{process}/{name}").write_text(f"0 {first} {count}")
+            linux.write_file(f"/proc/{process}/{name}", f"0 {first} {count}")
         os._exit(0)
     linux.unshare(linux.CLONE_NEWUSER | others)
     os.write(go, b"!")
@@ -180,7 +180,7 @@ def mount_own_files(layers: dict[str, Any], settings: dict[str, Any]) -> None:
 def set_oom_score() -> None:
     """Have the kernel kill this process before the server, if the machine runs out of memory."""
     with contextlib.suppress(OSError):  # this protects the server, and isolates nothing
-        Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE)
+        linux.write_file("/proc/self/oom_score_adj", _OOM_SCORE)
 
 
 def _limit(layers: dict[str, Any], settings: dict[str, Any]) -> None:

@@ -52,6 +52,7 @@ _CLOEXEC = 1
 _FROM_DESCRIPTOR = 4
 
 _libc = ctypes.CDLL(None, use_errno=True)
+_locked_libc = ctypes.PyDLL(None, use_errno=True)  # its calls keep the interpreter's lock
 
 
 def _checked(result: int, what: str) -> int:
@@ -64,6 +65,23 @@ def _checked(result: int, what: str) -> int:
 def syscall(number: int, *args: object, what: str) -> int:
     words = [ctypes.c_long(arg) if isinstance(arg, int) else arg for arg in args]
     return _checked(_libc.syscall(ctypes.c_long(number), *words), what)
+
+
+def fork_helper() -> int:
+    """Fork without Python's own preparation of the child, which takes 0.5 ms and copies 180 pages.
+
+    Only a process of one thread may call it. The child may use system calls, but no threads and no random numbers.
+    """
+    return _checked(_locked_libc.fork(), "fork")
+
+
+def write_file(path: str, text: str) -> None:
+    """Write a short text to a file of the kernel. A file object would touch many more pages of a new process."""
+    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(fd, text.encode())
+    finally:
+        os.close(fd)
 
 
 def unshare(flags: int) -> None:
@@ -133,9 +151,11 @@ def attach_mount(mount: int, target: str) -> None:
     syscall(_MOVE_MOUNT, mount, source, _AT_FDCWD, place, _FROM_DESCRIPTOR, what=f"move_mount to {target}")
 
 
+_libc.prctl.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
+
+
 def prctl(option: int, *args: int, what: str) -> int:
-    words = [ctypes.c_ulong(arg) for arg in (*args, 0, 0, 0, 0)[:4]]
-    return _checked(_libc.prctl(option, *words), what)
+    return _checked(_libc.prctl(option, *(*args, 0, 0, 0, 0)[:4]), what)
 
 
 def die_with_parent(signal: int) -> None:

@@ -20,7 +20,7 @@ import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
-from . import confinement, isolation
+from . import confinement, isolation, linux
 
 PACKET_BYTES = 65536
 MAX_DESCRIPTORS = 16
@@ -175,7 +175,7 @@ class Supervisor:
             _signal(self._pid, signal.SIGCONT)
             with sandbox_end:
                 socket.send_fds(self._zygote, [json.dumps(request).encode()], [sandbox_end.fileno(), *fds])
-            pid = os.fork()
+            pid = linux.fork_helper()
             if pid == 0:
                 mine.close()
                 Preparer(self._control, sandbox, self._layers, theirs).run(request)
@@ -272,7 +272,7 @@ def _receive_process(sock: socket.socket) -> tuple[int, int]:
 def _map_user(pid: int, uid: int) -> bool:
     try:
         for name in ("uid_map", "gid_map"):
-            Path(f"/proc/{pid}/{name}").write_text(f"{uid} {uid} 1")
+            linux.write_file(f"/proc/{pid}/{name}", f"{uid} {uid} 1")
     except OSError:
         return False  # the preparer reports it
     return True

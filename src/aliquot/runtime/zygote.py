@@ -19,16 +19,12 @@ A zygote has one thread of its own, has no descriptor of the server except the s
 
 from __future__ import annotations
 
-import base64  # noqa: F401 - modules that every sandbox needs are loaded once here
 import importlib.util
-import io  # noqa: F401
 import json
 import os
-import pickle  # noqa: F401
 import signal
 import socket
 import sys
-import zipfile  # noqa: F401
 from pathlib import Path
 from typing import NoReturn
 
@@ -49,13 +45,16 @@ def _load_runtime() -> None:
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from . import confinement, isolation, linux, sdk_support, supervisor
-    from .privileged_zygote import PrivilegedZygote
-    from .zygote_process import ConfinedZygote
+    from .zygote_process import Zygote
 else:
     _load_runtime()
     from _aliquot_runtime import confinement, isolation, linux, sdk_support, supervisor
-    from _aliquot_runtime.privileged_zygote import PrivilegedZygote
-    from _aliquot_runtime.zygote_process import ConfinedZygote
+
+
+def _zygote_class(module: str, name: str) -> type[Zygote]:
+    """Load a kind of zygote with all that sandboxes need. The supervisor stays small, because it forks preparers."""
+    found: type[Zygote] = getattr(importlib.import_module(f"_aliquot_runtime.{module}"), name)
+    return found
 
 
 def main() -> NoReturn:
@@ -73,13 +72,13 @@ def main() -> NoReturn:
             os.close(fd)
         isolation.enclose(layers)
         sdk_support.install_finder()
-        PrivilegedZygote(control, settings).serve()
+        _zygote_class("privileged_zygote", "PrivilegedZygote")(control, settings).serve()
     confinement.enclose_supervisor(layers)
     ours = supervisor.fork_zygote(layers, procs)
     if isinstance(ours, socket.socket):
         control.detach()
         sdk_support.install_finder()
-        ConfinedZygote(ours, settings).serve()
+        _zygote_class("zygote_process", "ConfinedZygote")(ours, settings).serve()
     for fd in procs:
         os.close(fd)
     supervisor.Supervisor(control, *ours, layers).serve()

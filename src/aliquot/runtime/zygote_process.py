@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import base64  # noqa: F401 - modules that every sandbox needs are loaded once here
 import contextlib
 import fcntl
 import gc
 import importlib
+import io  # noqa: F401
 import json
 import os
+import pickle  # noqa: F401
 import select
 import socket
 import sys
 import time
 import traceback
+import zipfile  # noqa: F401
 from typing import Any, Callable, NoReturn  # noqa: UP035 - Python 3.9 on
 
 from . import borrowed_memory, confinement, frames, isolation, launcher, linux, random_state, seccomp, supervisor
