@@ -21,6 +21,7 @@ PASS_FIELDS = [
     {"Assign": {"v.$": "$.n", "w": [1]}},
     {"InputPath": "$.nowhere", "ResultPath": "$.q"},
 ]
+DRAWN_BY_CHANCE = {"Parameters": {"u.$": "States.UUID()", "r.$": "States.MathRandom(1, 99)"}, "ResultPath": "$.o"}
 RULES = [
     {"Variable": "$.n", "NumericEquals": 2},
     {"Variable": "$.n", "NumericGreaterThan": 2},
@@ -46,8 +47,10 @@ class Names:
 
 @st.composite
 def machines(draw, *, tasks=False, retries=True):
-    """Draw a definition. With tasks it calls `f`, waits for times and for callbacks."""
-    return draw(_machine(Names(), tasks, retries, 0))
+    """Draw a definition. With tasks it calls `f`, waits for times and for callbacks, and depends on chance."""
+    made = draw(_machine(Names(), tasks, retries, 0))
+    limit = draw(st.sampled_from([None, None, 4, 20])) if tasks else None
+    return made if limit is None else {**made, "TimeoutSeconds": limit}
 
 
 @st.composite
@@ -77,7 +80,8 @@ def _state(draw, kind, following, final, names, tasks, retries, depth):
     if kind == "Fail":
         return {"Type": "Fail", "Error": draw(st.sampled_from(ERRORS)), "Cause": "why"}
     if kind == "Pass":
-        return {"Type": "Pass", **draw(st.sampled_from(PASS_FIELDS)), **way}
+        fields = [*PASS_FIELDS, *([DRAWN_BY_CHANCE] * 3 if tasks else [])]
+        return {"Type": "Pass", **draw(st.sampled_from(fields)), **way}
     if kind == "Wait":
         return {"Type": "Wait", "Seconds": draw(st.integers(1, 5)) if tasks else 0, **way}
     if kind == "Choice":
@@ -90,10 +94,11 @@ def _state(draw, kind, following, final, names, tasks, retries, depth):
 
 
 @st.composite
-def _handling(draw, following, final, retries):
+def _handling(draw, following, final, tasks, retries):
     handling = {}
     if retries and draw(st.booleans()):
-        handling["Retry"] = [{"ErrorEquals": ["E1"], "IntervalSeconds": 1, "MaxAttempts": draw(st.integers(0, 2))}]
+        rule = {"ErrorEquals": ["E1"], "IntervalSeconds": 1, "MaxAttempts": draw(st.integers(0, 2))}
+        handling["Retry"] = [{**rule, "JitterStrategy": "FULL"} if tasks else rule]
     if following and draw(st.booleans()):
         name = draw(st.sampled_from(["E1", "E2", "States.ALL", "States.TaskFailed"]))
         handling["Catch"] = [
@@ -104,7 +109,7 @@ def _handling(draw, following, final, retries):
 
 @st.composite
 def _working_state(draw, kind, way, final, names, tasks, retries, depth):
-    handling = draw(_handling(way.get("Next"), final, retries))
+    handling = draw(_handling(way.get("Next"), final, tasks, retries))
     if kind == "Task":
         limit = draw(st.sampled_from([{}, {}, {"TimeoutSeconds": 3}, {"HeartbeatSeconds": 2}]))
         return {"Type": "Task", "Resource": "f", "ResultPath": "$.task", **limit, **handling, **way}
