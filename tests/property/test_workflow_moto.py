@@ -1,6 +1,6 @@
 """Random machines end on moto as they end here: output, error, and the types of the history in each branch.
 
-Machines with an error that moto and AWS tell differently are left out: a result placed into what is no object.
+Errors that moto and AWS tell differently are left out: a result placed into what is no object, and JSONata that throws.
 """
 
 import json
@@ -86,7 +86,7 @@ OUTPUTS = [
     {"n": "{% $states.input.n + 1 %}", "l": "{% [$states.input.l, 4] %}", "s": "{% $states.input.s & '!' %}"},
     "{% $states.input.l[0] %}",
     "{% $states.input.nowhere %}",
-    {"n": "{% $sum($states.input.l) %}", "l": [1], "s": "x"},
+    {"n": "{% $count($states.input.l) %}", "l": [1], "s": "x"},
     "{% $map($states.input.l, function($x) { $x * 2 }) %}",
     {"n": "{% $v %}", "l": "{% $states.input.l %}", "s": "{% $states.context.State.Name %}"},
 ]
