@@ -18,7 +18,6 @@ PASS_FIELDS = [
     {"Result": [9, 8], "ResultPath": "$.l"},
     {"ResultPath": None},
     {"OutputPath": "$"},
-    {"Assign": {"v.$": "$.n", "w": [1]}},
     {"InputPath": "$.nowhere", "ResultPath": "$.q"},
 ]
 DRAWN_BY_CHANCE = {"Parameters": {"u.$": "States.UUID()", "r.$": "States.MathRandom(1, 99)"}, "ResultPath": "$.o"}
@@ -80,7 +79,8 @@ def _state(draw, kind, following, final, names, tasks, retries, depth):
     if kind == "Fail":
         return {"Type": "Fail", "Error": draw(st.sampled_from(ERRORS)), "Cause": "why"}
     if kind == "Pass":
-        fields = [*PASS_FIELDS, *([DRAWN_BY_CHANCE] * 3 if tasks else [])]
+        assigned = {"Assign": {f"v{depth}.$": "$.n", f"w{depth}": [1]}}  # names of outer machines cannot be assigned
+        fields = [*PASS_FIELDS, assigned, *([DRAWN_BY_CHANCE] * 3 if tasks else [])]
         return {"Type": "Pass", **draw(st.sampled_from(fields)), **way}
     if kind == "Wait":
         return {"Type": "Wait", "Seconds": draw(st.integers(1, 5)) if tasks else 0, **way}

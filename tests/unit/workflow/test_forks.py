@@ -48,6 +48,17 @@ def test_a_failed_branch_cancels_the_others_and_gives_its_own_error():
     assert not shell.running
 
 
+def test_a_branch_that_was_about_to_start_is_aborted_with_the_others():
+    state = parallel(
+        machine(B={"Type": "Fail", "Error": "X"}),
+        machine(C=task()),
+        Catch=[{"ErrorEquals": ["X"], "Next": "Z"}],
+    )
+    shell = Shell(machine(A=state, Z=task(Resource="z")), {"z": lambda *_: "caught"}).start({})
+    assert [command.state for command in shell.batches[0] if isinstance(command, RunTask)] == ["Z"]
+    assert shell.go_on().result.output == "caught"
+
+
 def test_a_runtime_error_in_a_branch_ends_the_execution():
     inner = machine(B={"Type": "Pass", "InputPath": "$.nope", "End": True})
     state = parallel(inner, Catch=[{"ErrorEquals": ["States.ALL"], "Next": "Z"}])

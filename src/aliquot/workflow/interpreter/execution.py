@@ -136,7 +136,9 @@ class Execution:
         for _ in range(MAX_TRANSITIONS_IN_A_STEP):
             if not ready:
                 return
-            self._enter(ready.popleft())
+            frame = ready.popleft()
+            if frame.waits == frames.READY:  # it may have been aborted meanwhile
+                self._enter(frame)
         if ready and not self.resuming:
             self.resuming = True
             self.timers.add(self.now, (RESUME, None))
