@@ -11,6 +11,7 @@ goes on when it receives its environment variables, a JSON object.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import socket
@@ -42,6 +43,19 @@ def _exchange(fd: int) -> dict[str, str]:
     return env
 
 
+def _pip_for(python: str) -> list[str]:
+    """Return the command of this interpreter's pip for another one.
+
+    `pip --python` starts pip a second time, with the file that is started here at once. That saves a third of the time.
+    """
+    found = importlib.util.find_spec("pip")
+    if found is not None and found.origin:
+        runner = Path(found.origin).with_name("__pip-runner__.py")  # since pip 22.3
+        if runner.is_file():
+            return [python, str(runner)]
+    return [sys.executable, "-m", "pip", "--python", python]
+
+
 def main() -> None:
     settings = json.loads(sys.argv[1])
     for procs in settings["cgroup_fds"]:
@@ -66,7 +80,7 @@ def main() -> None:
         isolation.limit_data(settings["memory_bytes"])
     os.environ.update(env, TMPDIR=scratch, HOME=scratch)
     venv = [sys.executable, "-m", "venv", "--without-pip", directory]
-    pip = [sys.executable, "-m", "pip", "--python", str(Path(directory, "bin", "python"))]
+    pip = _pip_for(str(Path(directory, "bin", "python")))
     if not settings["has_pip"]:
         venv.remove("--without-pip")
         pip = [str(Path(directory, "bin", "python")), "-m", "pip"]
