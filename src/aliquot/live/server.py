@@ -54,6 +54,7 @@ from aliquot.live.store.operator_token import OperatorToken
 from aliquot.live.store.pruning import keep_pruned
 from aliquot.live.store.sqlite import SqliteStore
 from aliquot.live.usage.file import UsageFile
+from aliquot.malloc import use_one_heap
 
 log = structlog.get_logger("aliquot.server")
 
@@ -75,6 +76,7 @@ class Ready(Struct, frozen=True):
 
 def serve(settings: ServerSettings, on_ready: Callable[[Ready], None]) -> None:
     """Run until SIGTERM or SIGINT. Raises `InputError` if the settings do not allow a start."""
+    use_one_heap()
     nodejs = which("node") is not None
     settings = replace(settings, images=tuple(check_image(image, nodejs=nodejs) for image in settings.images))
     shares = divide_descriptors(raise_descriptor_limit())  # sandboxes have limits of their own

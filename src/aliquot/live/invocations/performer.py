@@ -80,7 +80,7 @@ class CommandPerformer:
         self._images = images
         self.output = RunOutput(assignments, node)
         self.nested_calls = NestedCalls(registry, finisher, fabric.readers, now)
-        self._performers: dict[type[Command], Callable[..., None]] = {
+        self.performers: dict[type[Command], Callable[..., None]] = {  # one for each kind of command
             Dispatch: self._dispatch,
             StartSandbox: self._start_sandbox,
             LoadMemory: lambda command: node.load(command.sandbox),
@@ -95,10 +95,6 @@ class CommandPerformer:
             Fetch: fabric.fetch,
             CancelFetch: fabric.cancel,
         }
-
-    def perform(self, command: Command) -> None:
-        """Perform one command of the scheduler."""
-        self._performers[type(command)](command)
 
     # --- NodeListener -----------------------------------------------------------------------------------
 

@@ -124,7 +124,7 @@ class Service:
 
     def _perform(self, command: Command) -> None:
         """Pass a command to the performer, which is built after the engine."""
-        self._performer.perform(command)
+        self._performer.performers[type(command)](command)
 
     async def drain(self, grace_s: float) -> None:
         """Refuse new calls, and let running and awaited calls end. Accepted calls that wait stay in the store."""

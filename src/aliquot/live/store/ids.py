@@ -5,10 +5,12 @@ of inserting them.
 """
 
 import os
+import re
 
 from aliquot.clock import now_ms
 
 _BLOCK = 256
+_random_parts = re.compile("[0-9a-f]{20}").findall
 
 
 class Ids:
@@ -22,5 +24,5 @@ class Ids:
         if not pool:
             moment = f"{now_ms():012x}"
             digits = os.urandom(10 * _BLOCK).hex()
-            pool.extend(moment + digits[at : at + 20] for at in range(0, 20 * _BLOCK, 20))
+            pool.extend(map(moment.__add__, _random_parts(digits)))
         return pool.pop()
