@@ -121,6 +121,18 @@ def test_a_fair_clock_chooses_as_a_full_scan_would(changes, max_lead, throttle):
         assert len(clock._by_start) <= 64 + 4 * 6
 
 
+def test_a_member_that_is_charged_again_and_again_is_listed_once_or_twice():
+    """Each outdated entry would be corrected with every charge."""
+    clock, members = FairClock(FairWindow(4)), [Numbered(index) for index in range(2)]
+    clock.set_waiting(members[1], (0, 1))
+    for number in range(200):
+        member = members[number % 2]
+        clock.charge(member, 1.0)
+        clock.set_waiting(member, (0, member.index))
+        assert clock.first() is not None
+        assert len(clock._by_start) <= 4
+
+
 @given(st.lists(clock_changes, max_size=100), st.integers(0, 5))
 def test_the_only_choice_would_be_first_if_it_waited(changes, index):
     clock = FairClock(FairWindow(4))

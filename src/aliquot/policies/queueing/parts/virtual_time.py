@@ -69,6 +69,7 @@ class FairClock(Generic[M]):
         self._urgency: dict[int, Urgency] = {}  # by waiting member
         self._passed_over: set[int] = set()  # waiting members that are skipped; the set is never iterated
         self._by_start: list[tuple[float, int, M]] = []  # every waiting member
+        self._listed: dict[int, float] = {}  # the start tags with which members are in it; other entries are outdated
         self._eligible: list[tuple[Urgency, int, M]] = []  # members that are neither ahead nor passed over
         self._ahead: list[tuple[float, int, M]] = []
         self._checked = 0.0  # virtual time when the invariants were last checked
@@ -82,12 +83,14 @@ class FairClock(Generic[M]):
         self._urgency[index] = urgency
         self._passed_over.discard(index)
         start = self.starts[index]
-        heappush(self._by_start, (start, index, member))
+        if self._listed.get(index) != start:
+            self._listed[index] = start
+            heappush(self._by_start, (start, index, member))
         if start - self.now <= self.window.size:
             heappush(self._eligible, (urgency, index, member))
         else:
             heappush(self._ahead, (start, index, member))
-        if len(self._by_start) > _SLACK + 4 * len(self._urgency):
+        if max(len(self._by_start), len(self._eligible) + len(self._ahead)) > _SLACK + 4 * len(self._urgency):
             self._drop_stale()
 
     def set_idle(self, member: M) -> None:
@@ -181,16 +184,20 @@ class FairClock(Generic[M]):
 
     def _advance(self) -> None:
         """Advance the virtual time. It never goes back, not even when a charge is corrected downwards."""
-        starts, heap = self.starts, self._by_start
+        starts, listed, heap = self.starts, self._listed, self._by_start
         while heap:
             start, index, member = heap[0]
-            if index not in self._urgency:
-                heappop(heap)
-            elif starts[index] != start:
-                heapreplace(heap, (starts[index], index, member))
-            else:
+            if index in self._urgency and starts[index] == start:
                 self.now = max(self.now, start)
                 break
+            if listed.get(index) != start:
+                heappop(heap)
+            elif index in self._urgency:
+                listed[index] = starts[index]
+                heapreplace(heap, (starts[index], index, member))
+            else:
+                del listed[index]
+                heappop(heap)
         heap = self._ahead
         while heap:
             start, index, member = heap[0]
@@ -205,6 +212,7 @@ class FairClock(Generic[M]):
         members = {index: member for _, index, member in self._by_start if index in self._urgency}
         self._by_start = [(self.starts[index], index, member) for index, member in members.items()]
         heapify(self._by_start)
+        self._listed = {index: self.starts[index] for index in members}
         self._ahead = []
         self._eligible = [(self._urgency[index], index, member) for index, member in members.items()]
         heapify(self._eligible)
