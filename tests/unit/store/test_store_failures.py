@@ -412,5 +412,13 @@ def test_an_owner_whose_records_wait_to_be_written_is_behind_alone(tmp_path):
             for number in range(4):
                 store.record(activation(20 + number, owner="greedy", response=b"x" * 10_000))
             assert store.health.behind == {}, "all was given back"
+            finishing = [
+                asyncio.ensure_future(store.finish(activation(30 + number, owner="greedy", response=b"x" * 30_000)))
+                for number in range(4)
+            ]
+            await asyncio.sleep(0)
+            assert list(store.health.behind) == ["greedy"], "records of accepted calls wait, too"
+            await asyncio.gather(*finishing)
+            assert store.health.behind == {}
 
     asyncio.run(scenario())

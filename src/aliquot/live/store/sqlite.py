@@ -146,7 +146,8 @@ class SqliteStore(Store):
         size = body_bytes(activation)
         if not self._has_space(size):
             activation, size = without_bodies(activation, size), 0
-        await self._write_durably(WriteKind.FINISH, activation, size, checked=True)
+        with self._write_queue.counted(activation.owner, size):
+            await self._write_durably(WriteKind.FINISH, activation, 0, checked=True)
         self._kept.finish(activation.id)
 
     async def activation(self, owner: str, activation_id: str) -> Activation | None:

@@ -13,7 +13,8 @@ the value is found. That write alone is dropped.
 
 import sqlite3
 from asyncio import AbstractEventLoop, Future, TimerHandle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import structlog
@@ -117,8 +118,20 @@ class WriteQueue:
         ):
             self._after_append()
 
+    @contextmanager
+    def counted(self, owner: str, size: int) -> Iterator[None]:
+        """Count the bodies of a record while it is written, like those of queued records."""
+        if size <= MAX_FREE_BYTES:
+            yield
+            return
+        self._take(owner, size)
+        try:
+            yield
+        finally:
+            self._give_back(owner, size)
+
     def _take(self, owner: str, size: int) -> None:
-        """Count a body of an owner, and let it wait when it has more than its part. The store must keep the record."""
+        """Count bodies that an owner has in records which are not written yet. Beyond its part it is behind."""
         self._bodies.take(owner, size)
         if self._is_behind(owner):
             held = f"{self._bodies.held(owner) / MIB:.1f} MiB"
@@ -134,15 +147,17 @@ class WriteQueue:
         bodies = self._bodies
         return bodies.held(owner) > max(bodies.total // MIN_PART_DIVISOR, bodies.allowed(owner))
 
-    def _give_back(self, group: list[Operation]) -> None:
-        """Return what the owners of written or dropped records paid, and take calls of those that have their part."""
-        if not self._bodies.used:
-            return
-        for operation in group:
+    def _give_back(self, owner: str, size: int) -> None:
+        """Count bodies that were written or dropped."""
+        self._bodies.give_back(owner, size)
+        for each in [each for each in self._health.behind if not self._is_behind(each)]:
+            del self._health.behind[each]
+
+    def _give_back_all(self, group: list[Operation]) -> None:
+        """Count the bodies of records that were written or dropped, if there are any."""
+        for operation in group if self._bodies.used else ():
             if isinstance(operation, Activation) and (size := body_bytes(operation)) > MAX_FREE_BYTES:
-                self._bodies.give_back(operation.owner, size)
-        for owner in [owner for owner in self._health.behind if not self._is_behind(owner)]:
-            del self._health.behind[owner]
+                self._give_back(operation.owner, size)
 
     def journal(self, step: bytes) -> None:
         self._queued.append(step)
@@ -253,7 +268,7 @@ class WriteQueue:
                 del self.records[operation.id]
             elif isinstance(operation, DurableWrite) and not operation.future.done():
                 operation.future.set_result(None)
-        self._give_back(group)
+        self._give_back_all(group)
         took_s = self._loop.time() - self._submitted_s
         self._rest_s = max(self._gather_s, min(MAX_REST_S, REST_FACTOR * took_s))
         self._scheduled = False
@@ -293,7 +308,7 @@ class WriteQueue:
             else:
                 if isinstance(rejected, Activation):
                     del self.records[rejected.id]
-                    self._give_back(group)
+                    self._give_back_all(group)
                 log.error("store: dropped a write that cannot be stored", what=repr(rejected)[:200], why=str(error))
             self._group_rows = MAX_GROUP_ROWS
         self._scheduled = False
