@@ -203,12 +203,13 @@ class Flow:
         return nearest
 
     def _places_by_nearness(self, listed: Iterable[IdleSandboxes]) -> list[tuple[Device, Sandbox]]:
-        places = [
-            (idle.device, self._nearest(idle.resident or idle.not_resident))
-            for idle in listed
-            if (idle.resident or idle.not_resident) and idle.device.slots
-        ]
-        return sorted(places, key=lambda place: self.nearness(place[1]))
+        places = []
+        for idle in listed:
+            candidates = idle.resident or idle.not_resident
+            if candidates and idle.device.slots:  # otherwise its node gets no work
+                sandbox = self._nearest(candidates) if self.kept else candidates[next(reversed(candidates))]
+                places.append((idle.device, sandbox))
+        return sorted(places, key=lambda place: self.nearness(place[1])) if self.kept else places
 
     def _listed(self, count: int) -> Iterable[IdleSandboxes]:
         """Return its idle sandboxes by device, or among many devices those kept for the head's session and a few more.
