@@ -20,13 +20,13 @@ def run(policy, scenario, **settings):
     return report(policy, 0, simulate(scenario, settings), scenario.devices)
 
 
-@pytest.mark.parametrize(("clients", "part"), [(28, 0.95), (32, 0.87), (48, 0.6)])
+@pytest.mark.parametrize(("clients", "part"), [(28, 0.97), (32, 0.87), (48, 0.6)])
 def test_fair_resident_does_not_thrash_where_memory_is_tight(clients, part):
     scenario = memory_bound(clients, 1, DURATION_S)
     ours, affinity = run("fair_resident", scenario), run("affinity", scenario)
     assert completed_part(ours, DURATION_S) >= part
     assert ours.swap_ins <= affinity.swap_ins
-    assert longest_wait(ours) <= 3.5
+    assert longest_wait(ours) <= 3
     assert ours.fairness.jain >= 0.95
 
 

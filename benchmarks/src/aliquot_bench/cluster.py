@@ -21,6 +21,7 @@ from aliquot.testing.builders import function
 
 NODE_LOAD, NODE_DURATION_S = 0.8, 60.0
 DEVICES_PER_NODE = 4
+TENANTS = 5  # a divisor of ten, so that a node's functions have the same tenants on any cluster
 RUN_TIMES_S = (0.1, 0.2, 0.5, 1.0, 2.0)  # of a node's ten functions, twice each
 
 ServiceChange: TypeAlias = tuple[float, FlowKey, str, float]  # time, flow, name of the meter's method, share
@@ -59,7 +60,7 @@ def cluster(numbers: Iterable[int], duration_s: float) -> Scenario:
         for place, run_s in enumerate(2 * RUN_TIMES_S)
         for spec in [function(f"f{number}-{place}", run_s=run_s, cold_s=1, load_s=0.1)]
     }
-    load = WorkloadSpec(load=NODE_LOAD, devices=len(devices), duration_s=duration_s, tenants=4)
+    load = WorkloadSpec(load=NODE_LOAD, devices=len(devices), duration_s=duration_s, tenants=TENANTS)
     return Scenario(devices, functions, ListedWorkload(make_arrivals(functions, load)), nodes=nodes)
 
 

@@ -10,6 +10,7 @@ from aliquot.core.events import (
     FetchEnded,
     FilesPredicted,
     FunctionDeployed,
+    FunctionRemoved,
     InvocationArrived,
     LikelyFile,
     RunFinished,
@@ -221,3 +222,19 @@ def test_a_call_costs_about_the_same_on_four_and_on_four_thousand_devices(load):
     few = opcodes_per_call_on("fair_resident", 4, load)
     many = opcodes_per_call_on("fair_resident", 4000, load, nodes=1000)
     assert many <= 2 * few, f"{few:.0f} bytecodes on 4 devices, {many:.0f} on 4000"
+
+
+def opcodes_per_removal(policy, flows):
+    scheduler, names = busy_scheduler(policy, flows)
+    scheduler.step(1, [InvocationArrived(f"x{name}", "default", name) for name in names])
+    with Counter() as counter:
+        scheduler.step(2, [FunctionRemoved("default", names[flows // 2])])
+    return counter.count
+
+
+@pytest.mark.parametrize(
+    "policy", sorted(QUEUEING.keys() - {"exclusive"})
+)  # it divides all devices among clients again
+def test_removing_a_function_costs_about_the_same_with_ten_and_with_a_thousand_flows(policy):
+    few, many = opcodes_per_removal(policy, 10), opcodes_per_removal(policy, 1000)
+    assert many <= 1.5 * few, f"{few} bytecodes with 10 flows, {many} with 1000"
