@@ -2,6 +2,7 @@
 
 import hashlib
 import inspect
+import os
 import random
 import threading
 import time
@@ -142,3 +143,16 @@ def cache_before(directory, origins, **settings):
     assert not [thread for thread in left if thread.is_alive()]
     arriving = directory / "arriving"
     assert not arriving.exists() or not list(arriving.iterdir())
+
+
+def small_content(seed, size=10_500):
+    return random.Random(seed).randbytes(size)
+
+
+def all_of(handle):
+    return os.pread(handle.fd, handle.listed.size + 1, 0)
+
+
+def opened(cache, path, dataset="d"):
+    with cache.open(key(path, dataset)).result(SOON_S) as handle:
+        return handle.found, handle.read(0, handle.listed.size).result(SOON_S)

@@ -1,49 +1,33 @@
 """The node cache in front of a scripted origin: what it serves, fetches and keeps."""
 
-import asyncio
-import gc
-import os
 import random
 import threading
 
 import pytest
-from scripted_origin import CHUNK, SOON_S, ScriptedOrigin, cache_before, held, key, until
+from scripted_origin import (
+    CHUNK,
+    SOON_S,
+    ScriptedOrigin,
+    all_of,
+    cache_before,
+    held,
+    key,
+    opened,
+    small_content,
+    until,
+)
 
 from aliquot.core.errors import InputError
 from aliquot.policies.eviction import EVICTION
 from aliquot.storage.cache import CacheSettings, NodeCache, Urgency
-from aliquot.storage.errors import AbsentError, CacheRefusedError, ChangedError, OriginError, PathError, RoomError
+from aliquot.storage.errors import AbsentError, CacheRefusedError, OriginError, PathError, RoomError
 from aliquot.storage.records import Found
-from aliquot.testing.waiting import wait_on_loop
-
-
-def content(seed, size=10_500):
-    return random.Random(seed).randbytes(size)
-
-
-def all_of(handle):
-    return os.pread(handle.fd, handle.listed.size + 1, 0)
-
-
-def opened(cache, path, dataset="d"):
-    with cache.open(key(path, dataset)).result(SOON_S) as handle:
-        return handle.found, handle.read(0, handle.listed.size).result(SOON_S)
-
-
-@pytest.fixture
-def origin():
-    return ScriptedOrigin({"a": content("a"), "b": content("b"), "deep/c": content("c", 999), "empty": b""})
-
-
-@pytest.fixture
-def directory(tmp_path):
-    return tmp_path / "cache"
 
 
 def test_a_file_is_fetched_once_and_then_found_in_the_cache(origin, directory):
     with cache_before(directory, origin, revalidate_s=60) as cache:
-        assert opened(cache, "a") == (Found.FETCHED, content("a"))
-        assert opened(cache, "a") == (Found.CACHED, content("a"))
+        assert opened(cache, "a") == (Found.FETCHED, small_content("a"))
+        assert opened(cache, "a") == (Found.CACHED, small_content("a"))
         assert opened(cache, "empty") == (Found.FETCHED, b"")
         assert sorted(origin.begun) == [("a", offset) for offset in range(0, 10_500, CHUNK)]
         stats = cache.stats()
@@ -56,24 +40,24 @@ def test_try_open_opens_a_cached_file_at_once_and_fetches_nothing(origin, direct
     with cache_before(directory, origin, revalidate_s=60) as cache:
         assert cache.try_open(key("a")) is None
         assert cache.stats().in_flight == 0
-        assert opened(cache, "a") == (Found.FETCHED, content("a"))
+        assert opened(cache, "a") == (Found.FETCHED, small_content("a"))
         with cache.try_open(key("a")) as handle:
-            assert (handle.found, all_of(handle)) == (Found.CACHED, content("a"))
+            assert (handle.found, all_of(handle)) == (Found.CACHED, small_content("a"))
             assert cache.stats().open == 1
         assert (cache.stats().open, cache.stats().datasets["d"].hits) == (0, 1)
         for path in (directory / "files").glob("*/*"):
             path.unlink()
         assert cache.try_open(key("a")) is None
-        assert opened(cache, "a") == (Found.FETCHED, content("a"))
+        assert opened(cache, "a") == (Found.FETCHED, small_content("a"))
         assert cache.try_open(key("../a")) is None
 
 
 def test_try_open_does_not_ask_whether_a_file_has_changed(origin, directory):
     with cache_before(directory, origin, revalidate_s=0.0) as cache:
         opened(cache, "a")
-        origin.contents["a"] = content("new")
+        origin.contents["a"] = small_content("new")
         assert cache.try_open(key("a")) is None
-        assert opened(cache, "a") == (Found.FETCHED, content("new"))
+        assert opened(cache, "a") == (Found.FETCHED, small_content("new"))
     assert cache.try_open(key("a")) is None  # closed
 
 
@@ -85,7 +69,7 @@ def test_all_requests_of_a_file_share_one_transfer(origin, directory):
         gate.set()
         for future in futures[:20]:
             with future.result(SOON_S) as handle:
-                assert all_of(handle) == content("a")
+                assert all_of(handle) == small_content("a")
         assert {future.result(SOON_S).listed.size for future in futures[20:]} == {10_500}
         assert len(origin.begun) == 11
 
@@ -97,8 +81,8 @@ def test_the_first_open_of_a_prefetched_file_counts_as_prefetched(origin, direct
         assert future.result(SOON_S).listed.size == 10_500
         assert future.moved_bytes == 10_500
         assert cache.has(key("a"))
-        assert opened(cache, "a") == (Found.PREFETCHED, content("a"))
-        assert opened(cache, "a") == (Found.CACHED, content("a"))
+        assert opened(cache, "a") == (Found.PREFETCHED, small_content("a"))
+        assert opened(cache, "a") == (Found.CACHED, small_content("a"))
         assert cache.fetch(key("b"), urgency=Urgency.WARM).result(SOON_S)
         assert opened(cache, "b")[0] is Found.CACHED
         assert cache.stats().datasets["d"].prefetched_bytes == 10_500
@@ -132,15 +116,15 @@ def test_invalid_paths_and_a_closed_cache_fail_the_future(directory, origin):
 def test_a_changed_file_is_fetched_again_and_checked_at_most_every_revalidate_s(origin, directory):
     with cache_before(directory, origin, revalidate_s=3600) as cache:
         opened(cache, "a")
-        origin.contents["a"] = content("new")
-        assert opened(cache, "a") == (Found.CACHED, content("a"))
+        origin.contents["a"] = small_content("new")
+        assert opened(cache, "a") == (Found.CACHED, small_content("a"))
         assert len(origin.stats) == 1
     with cache_before(directory, origin, revalidate_s=0.0) as cache:
         before = cache.open(key("b")).result(SOON_S)
-        origin.contents["b"] = content("newer")
-        assert opened(cache, "a") == (Found.FETCHED, content("new"))
-        assert opened(cache, "b") == (Found.FETCHED, content("newer"))
-        assert all_of(before) == content("b")  # an open handle keeps the old version
+        origin.contents["b"] = small_content("newer")
+        assert opened(cache, "a") == (Found.FETCHED, small_content("new"))
+        assert opened(cache, "b") == (Found.FETCHED, small_content("newer"))
+        assert all_of(before) == small_content("b")  # an open handle keeps the old version
         before.close()
         assert cache.stats().datasets["d"].refetched == 2
         assert cache.stats().used_bytes == 2 * 10_500
@@ -156,11 +140,11 @@ def test_a_file_deleted_at_its_origin_leaves_the_cache(origin, directory):
 
 
 def test_a_file_is_compared_with_the_checksum_of_its_origin(origin, directory):
-    origin.checksums = {"a": "md5:0123", "b": "md5:" + __import__("hashlib").md5(content("b")).hexdigest()}
+    origin.checksums = {"a": "md5:0123", "b": "md5:" + __import__("hashlib").md5(small_content("b")).hexdigest()}
     with cache_before(directory, origin) as cache:
         with pytest.raises(OriginError, match="does not match its origin's checksum"):
             opened(cache, "a")
-        assert opened(cache, "b")[1] == content("b")
+        assert opened(cache, "b")[1] == small_content("b")
         assert cache.stats().used_bytes == 10_500
 
 
@@ -193,7 +177,7 @@ def test_a_transfer_cancelled_by_one_request_continues_for_the_other(origin, dir
         one.cancel()
         turnstile.release(100)
         with other.result(SOON_S) as handle:
-            assert all_of(handle) == content("a")
+            assert all_of(handle) == small_content("a")
 
 
 def test_a_demanded_file_overtakes_a_prefetch_at_the_next_chunk(origin, directory):
@@ -238,7 +222,7 @@ def test_a_future_can_be_promoted(origin, directory):
 
 
 def test_demand_on_one_link_does_not_delay_prefetches_on_another(origin, directory):
-    other = ScriptedOrigin({"x": content("x")}, link="other")
+    other = ScriptedOrigin({"x": small_content("x")}, link="other")
     turnstile = held(origin)
     with cache_before(directory, {"d": origin, "other": other}) as cache:
         future = cache.open(key("a"))
@@ -253,16 +237,16 @@ def test_a_budget_of_zero_refuses_prefetches_and_nothing_else(origin, directory)
         with pytest.raises(CacheRefusedError, match="--prefetch-bandwidth"):
             cache.fetch(key("a")).result(SOON_S)
         assert cache.fetch(key("a"), urgency=Urgency.WARM).result(SOON_S)
-        assert opened(cache, "b")[1] == content("b")
+        assert opened(cache, "b")[1] == small_content("b")
 
 
 def test_prefetches_wait_for_their_budget_and_demand_does_not(origin, directory):
     with cache_before(directory, origin, prefetch_bytes_per_s=1000) as cache:
         prefetch = cache.fetch(key("a"))  # takes more than 10 s
         until(lambda: len(origin.ended) >= 1)
-        assert opened(cache, "b")[1] == content("b")
+        assert opened(cache, "b")[1] == small_content("b")
         assert not prefetch.done()
-        assert opened(cache, "a") == (Found.PREFETCHED, content("a"))
+        assert opened(cache, "a") == (Found.PREFETCHED, small_content("a"))
         assert prefetch.result(SOON_S)
 
 
@@ -271,7 +255,7 @@ def test_prefetches_wait_for_their_budget_and_demand_does_not(origin, directory)
 
 @pytest.mark.parametrize("eviction", EVICTION)
 def test_every_policy_keeps_the_cache_within_its_limit_and_never_evicts_open_files(directory, eviction):
-    files = {f"{number}": content(number, 1000 + 37 * number) for number in range(60)}
+    files = {f"{number}": small_content(number, 1000 + 37 * number) for number in range(60)}
     origin = ScriptedOrigin(files)
     chance = random.Random(1)
     with cache_before(directory, origin, limit_bytes=20_000, eviction=eviction, revalidate_s=60) as cache:
@@ -312,8 +296,8 @@ def test_a_file_larger_than_the_cache_is_read_as_it_arrives_and_its_fetch_names_
         with cache.open(key("a")).result(SOON_S) as handle:
             assert handle.fd is None
             whole = b"".join(handle.read(offset, 700).result(SOON_S) for offset in range(0, 10_500, 700))
-            assert whole == content("a")
-            assert handle.read(100, 50).result(SOON_S) == content("a")[100:150]
+            assert whole == small_content("a")
+            assert handle.read(100, 50).result(SOON_S) == small_content("a")[100:150]
             assert cache.stats().used_bytes <= 5000
         origin.is_ranged = False
         with pytest.raises(RoomError):
@@ -326,10 +310,10 @@ def test_a_file_is_read_as_it_arrives_if_open_files_fill_the_cache(origin, direc
             cache.fetch(key("b"), urgency=Urgency.DEMAND).result(SOON_S)
         with cache.open(key("b")).result(SOON_S) as second:
             parts = [second.read(offset, 500).result(SOON_S) for offset in range(0, 10_500, 500)]
-            assert b"".join(parts) == content("b")
+            assert b"".join(parts) == small_content("b")
             with pytest.raises(RoomError):
                 second.read(0, 10_500).result(SOON_S)
-        assert all_of(first) == content("a")
+        assert all_of(first) == small_content("a")
 
 
 def test_a_running_prefetch_gives_its_space_to_a_demanded_file(origin, directory):
@@ -340,270 +324,6 @@ def test_a_running_prefetch_gives_its_space_to_a_demanded_file(origin, directory
         future = cache.open(key("b"))
         turnstile.release(100)
         with future.result(SOON_S) as handle:
-            assert all_of(handle) == content("b")
+            assert all_of(handle) == small_content("b")
         with pytest.raises(RoomError, match="cancelled to make space for"):
             prefetch.result(SOON_S)
-
-
-# --- parts ----------------------------------------------------------------------------------------------------
-
-
-def test_reading_a_large_file_fetches_exactly_the_requested_chunks(origin, directory):
-    with cache_before(directory, origin, whole_bytes=2000, revalidate_s=60) as cache:
-        with cache.open(key("a")).result(SOON_S) as handle:
-            assert origin.begun == []
-            assert handle.read(4990, 20).result(SOON_S) == content("a")[4990:5010]
-            assert sorted(origin.begun) == [("a", 4000), ("a", 5000)]
-            assert handle.read(10_400, 5000).result(SOON_S) == content("a")[10_400:]
-            assert handle.read(20_000, 10).result(SOON_S) == b""
-            assert handle.fd is None
-        assert cache.stats().used_bytes == 2500
-        with cache.open(key("a")).result(SOON_S) as handle:
-            assert handle.read(5000, 10).result(SOON_S) == content("a")[5000:5010]
-            assert len(origin.begun) == 3
-
-
-def test_a_sequential_reader_has_the_next_chunks_and_finally_the_whole_file_fetched(origin, directory):
-    with cache_before(directory, origin, whole_bytes=2000, revalidate_s=60) as cache:
-        with cache.open(key("a")).result(SOON_S) as handle:
-            handle.read(0, 100).result(SOON_S)
-            until(lambda: len(origin.ended) == 9)
-            assert b"".join(handle.read(at, 500).result(SOON_S) for at in range(0, 10_500, 500)) == content("a")
-            until(lambda: handle.fd is not None)
-            assert all_of(handle) == content("a")
-        assert cache.has(key("a"))
-        assert len(origin.begun) == 11
-
-
-def test_parts_of_two_versions_are_never_mixed(origin, directory):
-    with cache_before(directory, origin, whole_bytes=2000, revalidate_s=60) as cache:
-        with cache.open(key("a")).result(SOON_S) as handle:
-            handle.read(5000, 10).result(SOON_S)
-            origin.contents["a"] = content("new")
-            with pytest.raises(Exception, match="changed"):
-                handle.read(8000, 10).result(SOON_S)
-            assert handle.read(5000, 10).result(SOON_S) == content("a")[5000:5010]
-            with pytest.raises(Exception, match="changed"):
-                handle.read(1000, 10).result(SOON_S)
-        with cache.open(key("a")).result(SOON_S) as handle:
-            assert handle.read(8000, 10).result(SOON_S) == content("new")[8000:8010]
-
-
-def test_chunks_of_a_prefetch_are_confirmed_before_they_are_read(origin, directory):
-    turnstile = held(origin)
-    with cache_before(directory, origin, whole_bytes=2000, revalidate_s=60) as cache:
-        prefetch = cache.fetch(key("a"))
-        turnstile.release(5)
-        until(lambda: len(origin.ended) == 5 and cache.arrived_bytes(key("a")) == 5000)
-        assert origin.confirmed == 0
-        here = {offset for _, offset in origin.ended}
-        at, missing = min(here), max(set(range(0, 10_000, CHUNK)) - here)
-        with cache.open(key("a")).result(SOON_S) as handle:
-            assert handle.found is Found.PREFETCHED
-            assert handle.read(at, 10).result(SOON_S) == content("a")[at : at + 10]
-            assert origin.confirmed == 1
-            origin.contents["a"] = content("new")
-            turnstile.release(100)
-            with pytest.raises(ChangedError):
-                handle.read(missing, 10).result(SOON_S)
-            assert handle.read(at, 10).result(SOON_S) == content("a")[at : at + 10]
-        assert prefetch.result(SOON_S)
-        assert opened(cache, "a")[1] == content("new")
-
-
-def test_a_listed_file_is_fetched_without_asking_its_origin_first(origin, directory):
-    with cache_before(directory, origin, revalidate_s=60) as cache:
-        cache.listing("d")
-        assert opened(cache, "a")[1] == content("a")
-        assert (origin.stats, origin.confirmed) == ([], 1)
-        origin.contents["b"] = content("new")  # the listing still has the old version
-        assert opened(cache, "b")[1] == content("new")
-        assert origin.stats == ["b"]
-        del origin.contents["deep/c"]
-        with pytest.raises(AbsentError):
-            opened(cache, "deep/c")
-
-
-def test_a_large_file_that_changed_since_it_was_listed_is_opened_in_its_current_version(origin, directory):
-    with cache_before(directory, origin, whole_bytes=2000, limit_bytes=8000, revalidate_s=60) as cache:
-        cache.listing("d")
-        for path, size in (("a", 12_000), ("deep/c", 9000)):  # the first was large before, the second has grown
-            origin.contents[path] = content("new", size)
-            with cache.open(key(path)).result(SOON_S) as handle:
-                assert handle.listed.size == size
-                assert handle.read(size - 500, 600).result(SOON_S) == content("new", size)[-500:]
-
-
-def test_a_fetch_of_a_partial_file_transfers_only_the_missing_chunks(origin, directory):
-    with cache_before(directory, origin, whole_bytes=2000, revalidate_s=60) as cache:
-        with cache.open(key("a")).result(SOON_S) as handle:
-            handle.read(3000, 10).result(SOON_S)
-        assert cache.fetch(key("a")).result(SOON_S)
-        assert len(origin.begun) == 11
-        assert opened(cache, "a")[1] == content("a")
-
-
-def test_zeros_take_no_space(directory):
-    origin = ScriptedOrigin({"a": bytes(50_000) + b"x" + bytes(40_000)})
-    with cache_before(directory, origin, limit_bytes=95_000) as cache:
-        assert opened(cache, "a")[1] == origin.contents["a"]
-        assert cache.stats().used_bytes == CHUNK
-        assert cache.verify() == []
-
-
-# --- handles and futures --------------------------------------------------------------------------------------
-
-
-def test_a_garbage_collected_handle_closes_itself(origin, directory):
-    with cache_before(directory, origin) as cache:
-        opened(cache, "b")
-        fds = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
-        handle = cache.open(key("a")).result(SOON_S)
-        assert cache.stats().open == 1
-        del handle
-        gc.collect()
-        assert cache.stats().open == 0
-        assert len(os.listdir("/proc/self/fd")) == fds  # noqa: PTH208
-
-
-def test_a_closed_handle_refuses_to_read(origin, directory):
-    with cache_before(directory, origin) as cache:
-        handle = cache.open(key("a")).result(SOON_S)
-        handle.close()
-        handle.close()
-        assert handle.fd is None
-        with pytest.raises(ValueError, match="is closed"):
-            handle.read(0, 1)
-
-
-def test_coroutines_await_futures_and_a_cancelled_one_leaves_no_open_handle(origin, directory):
-    turnstile = held(origin)
-
-    async def readers(cache):
-        patient, hasty = (asyncio.create_task(waits(cache)) for _ in range(2))
-        await wait_on_loop(lambda: origin.begun, what="the first read of the origin")
-        hasty.cancel()
-        turnstile.release(100)
-        with await patient as handle:
-            assert all_of(handle) == content("a")
-        with pytest.raises(asyncio.CancelledError):
-            await hasty
-
-    async def waits(cache):
-        return await asyncio.wrap_future(cache.open(key("a")))
-
-    with cache_before(directory, origin) as cache:
-        asyncio.run(readers(cache))
-        gc.collect()
-        assert cache.stats().open == 0
-
-
-# --- datasets -------------------------------------------------------------------------------------------------
-
-
-def test_a_listing_survives_a_restart_and_is_renewed_in_the_background(origin, directory):
-    with cache_before(directory, origin, relist_s=3600) as cache:
-        listing = cache.listing("d")
-        assert listing.names("") == ("a", "b", "deep", "empty")
-        assert listing.names("deep") == ("c",)
-        assert listing.is_directory("deep")
-        assert cache.listing("d") is listing
-        assert origin.listings == 1
-    origin.down = True
-    with cache_before(directory, origin, relist_s=0.0) as cache:
-        assert cache.listing("d").names("") == ("a", "b", "deep", "empty")
-        origin.down = False
-        origin.contents["new"] = b"new"
-        until(lambda: "new" in cache.listing("d").names(""))
-        listing = cache.listing("d")
-        seen = origin.listings
-        until(lambda: cache.listing("d") and origin.listings > seen + 3)
-        assert cache.listing("d") is listing  # unchanged, so the same object
-
-
-def test_a_hostile_listing_shows_no_path_outside_its_dataset(directory):
-    origin = ScriptedOrigin({"../up": b"", "/abs": b"", "a/../b": b"", "a\0": b"", "fine": b"", "x": b"", "x/y": b""})
-    with cache_before(directory, origin) as cache:
-        listing = cache.listing("d")
-        assert sorted(listing.files) == ["fine", "x/y"]
-        assert listing.skipped == 5
-
-
-def test_stat_uses_the_listing_or_else_the_origin(origin, directory):
-    with cache_before(directory, origin, revalidate_s=60) as cache:
-        assert cache.stat(key("a")).size == 10_500
-        assert origin.stats == ["a"]
-        cache.listing("d")
-        assert cache.stat(key("b")).size == 10_500
-        assert origin.stats == ["a"]
-        for _ in range(3):
-            with pytest.raises(AbsentError):
-                cache.stat(key("nothing"))
-        assert origin.stats == ["a", "nothing"]
-
-
-def test_warming_fetches_matching_files_and_reports_its_progress(origin, directory):
-    told = []
-    with cache_before(directory, origin) as cache:
-        warmed = cache.warm("d", ["deep", "[ab]"], lambda *progress: told.append(progress)).result(SOON_S)
-        assert (warmed.files, warmed.bytes, warmed.failed) == (3, 21_999, 0)
-        assert told[-1] == (3, 3, 21_999, 21_999)
-        assert cache.has(key("deep/c"))
-        assert not cache.has(key("empty"))
-        assert cache.warm("d").result(SOON_S).files == 4
-
-
-def test_warming_more_than_fits_is_refused_at_once(origin, directory):
-    with (
-        cache_before(directory, origin, limit_bytes=20_000) as cache,
-        pytest.raises(RoomError, match="do not fit into the cache"),
-    ):
-        cache.warm("d").result(SOON_S)
-
-
-def test_warming_continues_after_a_file_that_fails(origin, directory):
-    with cache_before(directory, origin) as cache:
-        cache.listing("d")
-        del origin.contents["b"]
-        warmed = cache.warm("d").result(SOON_S)
-        assert (warmed.files, warmed.failed) == (3, 1)
-        assert warmed.error.startswith("b: ")
-
-
-def test_warming_stops_when_its_future_is_cancelled(origin, directory):
-    turnstile = held(origin)
-    with cache_before(directory, origin) as cache:
-        future = cache.warm("d")
-        until(lambda: origin.begun)
-        future.cancel()
-        until(lambda: cache.stats().in_flight == 0)
-        turnstile.release(100)
-        assert cache.stats().used_bytes == 0
-
-
-def test_a_removed_dataset_leaves_the_cache_and_its_open_files_stay_readable(origin, directory):
-    turnstile = held(origin)
-    turnstile.release(11)
-    with cache_before(directory, {"d": origin, "e": origin}) as cache:
-        handle = cache.open(key("a")).result(SOON_S)
-        coming = cache.open(key("b"))
-        until(lambda: len(origin.begun) > 11)
-        cache.remove("d")
-        with pytest.raises(AbsentError, match="removed"):
-            coming.result(SOON_S)
-        assert all_of(handle) == content("a")
-        assert not cache.has(key("a"))
-        handle.close()
-        turnstile.release(100)
-        assert opened(cache, "deep/c", "e")[1] == content("c", 999)
-        assert cache.stats().used_bytes == 999
-        assert cache.empty("e") == 999
-        assert list((directory / "files").glob("*/*")) == []
-
-
-def test_another_origin_under_the_same_name_has_other_files(origin, directory):
-    origins = {"d": origin}
-    with cache_before(directory, origins, revalidate_s=60) as cache:
-        opened(cache, "a")
-        origins["d"] = ScriptedOrigin({"a": content("other")}, link="other")
-        assert opened(cache, "a") == (Found.FETCHED, content("other"))

@@ -25,11 +25,6 @@ class _Hanging(ScriptedOrigin):
             yield file
 
 
-@pytest.fixture
-def directory(tmp_path):
-    return tmp_path / "cache"
-
-
 def test_a_hanging_listing_is_an_error_until_it_has_arrived(directory):
     origin = _Hanging({"a": b"a", "b": b"b"})
     with cache_before(directory, origin, stall_s=0.2) as cache:

@@ -72,11 +72,6 @@ def origin():
     return ScriptedOrigin({"a": random.Random("a").randbytes(40 * CHUNK)})
 
 
-@pytest.fixture
-def directory(tmp_path):
-    return tmp_path / "cache"
-
-
 def begun(origin):
     return [offset // CHUNK for _, offset in origin.begun]
 

@@ -12,11 +12,6 @@ from aliquot.storage.origins import fsspec_origin, origin_for
 from aliquot.storage.records import Dataset
 
 
-@pytest.fixture
-def directory(tmp_path):
-    return tmp_path / "cache"
-
-
 def test_a_slow_origin_is_not_a_silent_one(directory):
     origin = ScriptedOrigin({"a": content("a", 5 * CHUNK)})
     origin.before_piece = lambda _: time.sleep(0.4)  # four pieces per chunk

@@ -29,11 +29,6 @@ def origin():
     return ScriptedOrigin({"a": content("a"), "b": content("b")})
 
 
-@pytest.fixture
-def directory(tmp_path):
-    return tmp_path / "cache"
-
-
 def test_after_a_power_cut_a_file_of_a_failing_origin_is_served_only_if_it_is_intact(
     origin, directory, monkeypatch, tmp_path
 ):

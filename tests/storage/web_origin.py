@@ -6,6 +6,11 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import quote, unquote
 
+from scripted_origin import cache_before
+
+from aliquot.storage.origins import origin_for
+from aliquot.storage.records import Dataset
+
 
 class WebOrigin:
     def __init__(self, files):
@@ -127,3 +132,15 @@ def web_origin(files):
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+@contextmanager
+def web_cache(directory, files, **settings):
+    """Run a web server with these files, and a cache in front of it."""
+    with web_origin(files) as (server, url):
+        origin = origin_for(Dataset("d", url))
+        try:
+            with cache_before(directory, origin, **{"chunk_bytes": 100_000, "whole_bytes": 1e9, **settings}) as cache:
+                yield server, cache
+        finally:
+            origin.close()
