@@ -184,10 +184,11 @@ class Sandbox:
 
     def next_use_s(self, now: float) -> float | None:
         """Return the expected seconds until its flow has a call for it, or None without any history."""
-        if self.flow.queued:
+        flow = self.flow
+        if flow.queued:
             return 0.0
-        gap_s = self.flow.recent_interarrival_s
-        return None if gap_s is None else abs(self.flow.last_arrival + gap_s - now)
+        gap_s = flow.recent_interarrival_s
+        return None if gap_s is None else abs(flow.last_arrival + gap_s - now)
 
     def describe(self) -> str:
         return f"sandbox {self.id} of {self.flow.key} on {place_text(self.place)}, {self.state}"

@@ -35,16 +35,17 @@ class CostAware(Eviction[E]):
         self._worth.pop(entry.id, None)
 
     def victim(self, *, now: float) -> E | None:
+        heap, worths, entries = self._heap, self._worth, self._entries
         candidates: list[tuple[float, int]] = []
-        while self._heap and len(candidates) < CANDIDATES:
-            worth, number = heappop(self._heap)
-            if self._worth.get(number) == worth:
-                del self._worth[number]  # the heap may hold an entry twice with the same worth
-                candidates.append((_worth(self._entries[number], now), number))
-        for worth, number in candidates:
-            self._worth[number] = worth
-            heappush(self._heap, (worth, number))
-        return self._entries[min(candidates)[1]] if candidates else None
+        while heap and len(candidates) < CANDIDATES:
+            worth, number = heappop(heap)
+            if worths.get(number) == worth:
+                del worths[number]  # the heap may hold an entry twice with the same worth
+                candidates.append((_worth(entries[number], now), number))
+        for candidate in candidates:
+            worths[candidate[1]] = candidate[0]
+            heappush(heap, candidate)
+        return entries[min(candidates)[1]] if candidates else None
 
 
 def _worth(entry: E, now: float) -> float:
