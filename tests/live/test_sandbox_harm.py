@@ -12,15 +12,13 @@ from types import SimpleNamespace
 import psutil
 import pytest
 from places import SUPPORT
-from sandboxes import RUNAWAY_CODE, NodeRig, control_groups, isolation, play, result, texts, with_and_without_walls
+from sandboxes import RUNAWAY_CODE, control_groups, isolation, play, result, texts, with_and_without_walls
 
 from aliquot.live.node.base import Status
 from aliquot.live.node.device_queues import DeviceQueues
 from aliquot.live.node.sandbox_resources import tag_of
 from aliquot.live.node.states import IDLE
 from aliquot.live.node.swaps import NOT_OUT, SandboxSwapper
-from aliquot.live.node.zygote_process import ZygoteProfile
-from aliquot.live.node.zygotes import PLATFORM
 from aliquot.runtime.frames import REPLY
 from aliquot.testing.server import alive
 from aliquot.testing.waiting import TIMEOUT_S, wait_on_loop, wait_until
@@ -42,13 +40,6 @@ async def until_tagged(tag: str, count: int) -> None:
     """Wait until so many processes with this tag run."""
     await wait_on_loop(
         lambda: tagged(tag), lambda pids: len(pids) == count, what=f"{count} processes {tag}", pause_s=0.02
-    )
-
-
-async def until_printed(rig: NodeRig, sandbox: int, text: str) -> None:
-    """Wait until the sandbox's run has printed this."""
-    await wait_on_loop(
-        lambda: rig.node.output(sandbox), lambda lines: lines and text in "".join(lines[0]), what=f"the output {text!r}"
     )
 
 
@@ -178,97 +169,6 @@ def test_children_of_a_function_that_leaves_or_is_stopped_end_with_it(tmp_path, 
         await until_tagged(tag, 0)
 
     play(tmp_path, scene, isolation=isolation(walls))
-
-
-def test_a_sandbox_killed_in_a_run_has_a_clear_outcome(tmp_path):
-    async def scene(rig):
-        sandbox = await rig.started("import time\ndef main(args):\n    print('begun')\n    time.sleep(1000)")
-        rig.request(sandbox)
-        await until_printed(rig, sandbox, "begun")
-        os.kill(rig.node.usage()[0].pid, signal.SIGKILL)
-        what, _, outcome = await rig.next()
-        assert (what, outcome.status) == ("lost", Status.DEVELOPER_ERROR)
-        assert "exited unexpectedly" in result(outcome)["error"]
-
-    play(tmp_path, scene)
-
-
-def test_a_sandbox_that_dies_idle_is_lost(tmp_path):
-    async def scene(rig):
-        sandbox = await rig.started(ECHO)
-        os.kill(rig.node.usage()[0].pid, signal.SIGKILL)
-        assert (await rig.next())[:2] == ("lost", sandbox)
-        rig.node.stop_sandbox(sandbox)
-
-    play(tmp_path, scene)
-
-
-def test_a_run_that_a_dead_sandbox_has_not_seen_may_run_elsewhere(tmp_path):
-    async def scene(rig):
-        sandbox = await rig.started(ECHO)
-        await rig.run(sandbox)
-        pid = rig.node.usage()[0].pid
-        os.kill(pid, signal.SIGKILL)
-        wait_until(lambda: not alive(pid), what="the sandbox to die")  # the loop must not hear of it yet
-        rig.request(sandbox)
-        assert (await rig.next())[:2] == ("refused", sandbox)
-
-    play(tmp_path, scene)
-
-
-def test_a_killed_zygote_is_started_again(tmp_path):
-    async def scene(rig):
-        first = await rig.started(ECHO)
-        zygotes = [
-            child for child in psutil.Process().children() if any("zygote.py" in word for word in child.cmdline())
-        ]
-        for zygote in zygotes:
-            zygote.kill()
-        assert (await rig.next())[:2] == ("lost", first)
-        # A cell that ends with its zygote while it is taken is refused, or lost if it has just read its init.
-        for _ in range(3):
-            second = rig.launch(ECHO)
-            what, number, said = await rig.next()
-            if what == "started":
-                break
-        assert (what, number) == ("started", second), said
-        assert result(await rig.run(second, {"a": 1})) == {"a": 1}
-
-    play(tmp_path, scene)
-
-
-def test_a_task_that_waits_for_a_zygote_starts_no_other_when_all_are_stopped(tmp_path):
-    async def scene(rig):
-        zygotes, profile = rig.node._zygotes, ZygoteProfile(imports=("decimal",))
-
-        async def stop_when_ready():
-            await zygotes.get(profile).ready()
-            zygotes.stop()
-
-        stopping = asyncio.create_task(stop_when_ready())
-        await asyncio.sleep(0)
-        warming = asyncio.create_task(rig.node._preparation._warm_up(profile, PLATFORM))  # it ends after the stop
-        await asyncio.gather(stopping, warming)
-        assert len(zygotes) == 0
-
-    play(tmp_path, scene)
-
-
-def test_zygotes_that_nothing_lives_from_make_room(tmp_path, monkeypatch):
-    monkeypatch.setattr("aliquot.live.node.zygotes.MAX_ZYGOTES", 3)
-
-    def zygotes():
-        return [one for one in psutil.Process().children() if any("zygote.py" in word for word in one.cmdline())]
-
-    async def scene(rig):
-        kept = await rig.started(ECHO, imports=("json",))
-        for name in ("csv", "string", "calendar", "decimal", "fractions"):
-            rig.node.stop_sandbox(await rig.started(ECHO, imports=(name,)))
-            await wait_on_loop(rig.node.usage, lambda usage: len(usage) == 1, what="the sandbox to be stopped")
-        await wait_on_loop(zygotes, lambda found: len(found) <= 4, what="the idle zygotes to end")
-        assert result(await rig.run(kept, {"a": 1})) == {"a": 1}
-
-    play(tmp_path, scene)
 
 
 def test_an_import_that_fails_in_the_zygote_is_named(tmp_path):

@@ -19,7 +19,7 @@ from aliquot.core.model import DeviceSpec
 from aliquot.live.node.base import Launch, Outcome, RunRequest
 from aliquot.live.node.isolation import NO_ISOLATION, Isolation, choose, probe
 from aliquot.live.node.local import LocalNode
-from aliquot.testing.waiting import TIMEOUT_S
+from aliquot.testing.waiting import TIMEOUT_S, wait_on_loop
 
 DEVICES = (
     DeviceSpec("cpu", kind="cpu", concurrency=8),
@@ -169,6 +169,14 @@ class NodeRig:
         what, of, outcome = await self.next()
         assert (what, of) == ("lost", sandbox), outcome
         return outcome
+
+    async def until_printed(self, sandbox: int, text: str) -> None:
+        """Wait until the sandbox's run has printed this."""
+        await wait_on_loop(
+            lambda: self.node.output(sandbox),
+            lambda lines: lines and text in "".join(lines[0]),
+            what=f"the output {text!r}",
+        )
 
 
 @contextlib.asynccontextmanager

@@ -1,0 +1,150 @@
+"""Sandboxes and zygotes that are killed: calls in flight are told, and others are started anew."""
+
+import asyncio
+import os
+import signal
+
+import psutil
+from sandboxes import isolation, play, result
+
+from aliquot.live.node.base import Status
+from aliquot.live.node.zygote_process import ZygoteProfile
+from aliquot.live.node.zygotes import PLATFORM
+from aliquot.testing.server import alive
+from aliquot.testing.waiting import wait_on_loop, wait_until
+
+ECHO = "def main(args):\n    return args\n"
+KILLS_ITS_ZYGOTE = f"import os, signal, time\nos.kill(os.getppid(), signal.SIGKILL)\ntime.sleep(60)\n{ECHO}"
+
+
+def test_a_sandbox_killed_in_a_run_has_a_clear_outcome(tmp_path):
+    async def scene(rig):
+        sandbox = await rig.started("import time\ndef main(args):\n    print('begun')\n    time.sleep(1000)")
+        rig.request(sandbox)
+        await rig.until_printed(sandbox, "begun")
+        os.kill(rig.node.usage()[0].pid, signal.SIGKILL)
+        what, _, outcome = await rig.next()
+        assert (what, outcome.status) == ("lost", Status.DEVELOPER_ERROR)
+        assert "exited unexpectedly" in result(outcome)["error"]
+
+    play(tmp_path, scene)
+
+
+def test_a_sandbox_that_dies_idle_is_lost(tmp_path):
+    async def scene(rig):
+        sandbox = await rig.started(ECHO)
+        os.kill(rig.node.usage()[0].pid, signal.SIGKILL)
+        assert (await rig.next())[:2] == ("lost", sandbox)
+        rig.node.stop_sandbox(sandbox)
+
+    play(tmp_path, scene)
+
+
+def test_a_run_that_a_dead_sandbox_has_not_seen_may_run_elsewhere(tmp_path):
+    async def scene(rig):
+        sandbox = await rig.started(ECHO)
+        await rig.run(sandbox)
+        pid = rig.node.usage()[0].pid
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: not alive(pid), what="the sandbox to die")  # the loop must not hear of it yet
+        rig.request(sandbox)
+        assert (await rig.next())[:2] == ("refused", sandbox)
+
+    play(tmp_path, scene)
+
+
+def test_a_killed_zygote_is_started_again(tmp_path):
+    async def scene(rig):
+        first = await rig.started(ECHO)
+        zygotes = [
+            child for child in psutil.Process().children() if any("zygote.py" in word for word in child.cmdline())
+        ]
+        for zygote in zygotes:
+            zygote.kill()
+        assert (await rig.next())[:2] == ("lost", first)
+        # A cell that ends with its zygote while it is taken is refused, or lost if it has just read its init.
+        for _ in range(3):
+            second = rig.launch(ECHO)
+            what, number, said = await rig.next()
+            if what == "started":
+                break
+        assert (what, number) == ("started", second), said
+        assert result(await rig.run(second, {"a": 1})) == {"a": 1}
+
+    play(tmp_path, scene)
+
+
+def test_a_task_that_waits_for_a_zygote_starts_no_other_when_all_are_stopped(tmp_path):
+    async def scene(rig):
+        zygotes, profile = rig.node._zygotes, ZygoteProfile(imports=("decimal",))
+
+        async def stop_when_ready():
+            await zygotes.get(profile).ready()
+            zygotes.stop()
+
+        stopping = asyncio.create_task(stop_when_ready())
+        await asyncio.sleep(0)
+        warming = asyncio.create_task(rig.node._preparation._warm_up(profile, PLATFORM))  # it ends after the stop
+        await asyncio.gather(stopping, warming)
+        assert len(zygotes) == 0
+
+    play(tmp_path, scene)
+
+
+def test_zygotes_that_nothing_lives_from_make_room(tmp_path, monkeypatch):
+    monkeypatch.setattr("aliquot.live.node.zygotes.MAX_ZYGOTES", 3)
+
+    def zygotes():
+        return [one for one in psutil.Process().children() if any("zygote.py" in word for word in one.cmdline())]
+
+    async def scene(rig):
+        kept = await rig.started(ECHO, imports=("json",))
+        for name in ("csv", "string", "calendar", "decimal", "fractions"):
+            rig.node.stop_sandbox(await rig.started(ECHO, imports=(name,)))
+            await wait_on_loop(rig.node.usage, lambda usage: len(usage) == 1, what="the sandbox to be stopped")
+        await wait_on_loop(zygotes, lambda found: len(found) <= 4, what="the idle zygotes to end")
+        assert result(await rig.run(kept, {"a": 1})) == {"a": 1}
+
+    play(tmp_path, scene)
+
+
+async def run_on_another_zygote(rig):
+    assert result(await rig.run(await rig.started(ECHO), {"a": 1})) == {"a": 1}
+
+
+def test_a_start_from_a_zygote_that_is_killed_before_it_forks_may_be_repeated(tmp_path):
+    async def scene(rig):
+        first = await rig.started(ECHO)
+        (zygote,) = rig.node._zygotes._zygotes.values()
+        await wait_on_loop(lambda: not zygote._forking, what="the cell that is kept ready")
+        os.kill(zygote._process.pid, signal.SIGSTOP)  # it forks no more
+        zygote._ready_cells.clear()
+        launched = rig.launch(ECHO)
+        await wait_on_loop(lambda: zygote._forking, what="the request to fork")
+        os.kill(zygote._process.pid, signal.SIGKILL)
+        reports = [(await rig.next())[:2] for _ in range(2)]
+        assert sorted(reports) == [("lost", first), ("refused", launched)]
+        await run_on_another_zygote(rig)
+
+    play(tmp_path, scene, isolation=isolation(walls=False))
+
+
+def test_an_init_that_ends_with_its_zygote_may_be_repeated(tmp_path):
+    async def scene(rig):
+        launched = rig.launch(KILLS_ITS_ZYGOTE)
+        assert (await rig.next())[:2] == ("refused", launched)
+        await run_on_another_zygote(rig)
+
+    play(tmp_path, scene, isolation=isolation(walls=False))
+
+
+def test_an_init_that_always_ends_its_zygote_is_not_repeated_for_ever(tmp_path):
+    async def scene(rig):
+        reports = []
+        while "lost" not in reports:
+            rig.launch(KILLS_ITS_ZYGOTE)
+            reports.append((await rig.next())[0])
+            assert len(reports) < 5
+        assert reports[0] == "refused"
+
+    play(tmp_path, scene, isolation=isolation(walls=False))
