@@ -35,20 +35,17 @@ CONDUCTOR = {"annotations": [{"key": "conductor", "value": True}]}
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    data = tmp_path_factory.mktemp("compositions") / "data"
-    with LiveServer(data) as running:
-        running.deploy("echo", ECHO)
-        running.deploy("add", ADD)
-        running.deploy("slow", SLOW)
-        running.deploy("fail", "def main(args): return {'error': 'no', 'other': 1}")
-        running.deploy("die", "import os\ndef main(args): os._exit(3)")
-        running.deploy("list", "def main(args): return [args, 1]")
-        running.deploy("length", "def main(args): return {'length': len(args)}")
-        running.deploy("ten", ADD, parameters=[{"key": "by", "value": 10}], limits={"memory": 512})
-        running.deploy("count", COUNT_DOWN, **CONDUCTOR)
-        yield running
-    assert replay_file(data).differences == []
+def server(shared_server):
+    shared_server.deploy("echo", ECHO)
+    shared_server.deploy("add", ADD)
+    shared_server.deploy("slow", SLOW)
+    shared_server.deploy("fail", "def main(args): return {'error': 'no', 'other': 1}")
+    shared_server.deploy("die", "import os\ndef main(args): os._exit(3)")
+    shared_server.deploy("list", "def main(args): return [args, 1]")
+    shared_server.deploy("length", "def main(args): return {'length': len(args)}")
+    shared_server.deploy("ten", ADD, parameters=[{"key": "by", "value": 10}], limits={"memory": 512})
+    shared_server.deploy("count", COUNT_DOWN, **CONDUCTOR)
+    return shared_server
 
 
 @pytest.fixture

@@ -13,12 +13,9 @@ ECHO = "def main(args): return args"
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    data = tmp_path_factory.mktemp("firing") / "data"
-    with LiveServer(data) as running:
-        running.deploy("echo", ECHO)
-        yield running
-    assert replay_file(data).differences == []
+def server(shared_server):
+    shared_server.deploy("echo", ECHO)
+    return shared_server
 
 
 @pytest.fixture

@@ -14,8 +14,6 @@ import pytest
 from awaiting import wait_for_record
 from sandboxes import strongest
 
-from aliquot.testing.server import LiveServer
-
 MARK = "the-victims-secret"
 PRIVATE = f"def main(args):\n    return {{'mark': '{MARK}'}}"
 ECHO = "def main(args):\n    return {'args': args}"
@@ -47,9 +45,8 @@ class Namespace:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    with LiveServer(tmp_path_factory.mktemp("hostile") / "data") as server:
-        yield server
+def server(shared_server):
+    return shared_server
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,6 @@ import time
 import httpx
 import pytest
 
-from aliquot.live.invocations.journal.replay import replay_file
-from aliquot.testing.server import LiveServer
 from aliquot.testing.waiting import wait_until
 
 TELL = """
@@ -23,11 +21,8 @@ WITH_KEY = {"annotations": [{"key": "provide-api-key", "value": True}]}
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    data = tmp_path_factory.mktemp("identity") / "data"
-    with LiveServer(data) as running:
-        yield running
-    assert replay_file(data).differences == []
+def server(shared_server):
+    return shared_server
 
 
 @pytest.fixture
