@@ -7,6 +7,7 @@ import pytest
 from gateway_client import ACTIONS, PUT, on_a_loop
 from gateway_wire import served
 from msgspec.structs import replace
+from virtual_time import in_virtual_time
 
 from aliquot.live.gateway.http.query import InvokeOptions
 from aliquot.live.gateway.invocation import heads
@@ -52,6 +53,61 @@ async def test_a_head_is_parsed_once_and_every_call_is_made():
         ids = [headers["x-openwhisk-activation-id"] for _, headers, _ in answers]
         assert ids == [made.id for made in g.platform.calls]
         assert len({headers["x-request-id"] for _, headers, _ in answers}) == 10
+
+
+@on_a_loop
+async def test_a_head_is_parsed_once_if_its_body_comes_later():
+    parsed = Parsed()
+    async with served(parsed) as (g, connect):
+        wire = await connect()
+        assert (await call(wire))[0] == 200
+        for _ in range(3):
+            await wire.send(wire.head("POST", BLOCKING, Content_Length=len(BODY)))
+            await asyncio.sleep(0.02)
+            await wire.send(BODY)
+            assert (await wire.answer())[2] == BODY
+        assert (parsed.count, len(g.platform.calls)) == (1, 4)
+        await wire.send(wire.head("POST", BLOCKING, Content_Length=len(BODY)))
+        await asyncio.sleep(0.02)
+        await wire.send(BODY[:3])
+        await asyncio.sleep(0.02)
+        await wire.send(BODY[3:] + wire.head("GET", "/health"))
+        assert [(await wire.answer())[0] for _ in range(2)] == [200, 200]
+
+
+@on_a_loop
+async def test_a_head_that_always_comes_before_its_body_is_remembered_too():
+    parsed = Parsed()
+    async with served(parsed) as (g, connect):
+        wire = await connect()
+        for number in range(4):
+            await wire.send(wire.head("POST", BLOCKING, Content_Length=7))
+            await asyncio.sleep(0.02)
+            await wire.send(b'{"n":%d}' % number)
+            assert (await wire.answer())[2] == b'{"n":%d}' % number
+        assert (parsed.count, len(g.platform.calls)) == (1, 4)
+
+
+@in_virtual_time
+async def test_a_known_head_whose_body_is_missing_is_a_408():
+    async with served(body_s=0.2) as (g, connect):
+        wire = await connect()
+        assert (await call(wire))[0] == 200
+        await wire.send(wire.head("POST", BLOCKING, Content_Length=len(BODY)))
+        status, text, headers = await wire.error()
+        assert (status, text) == (408, "The request's body did not arrive in time.")
+        assert headers["connection"] == "close"
+        assert len(g.platform.calls) == 1
+
+
+@on_a_loop
+async def test_a_known_head_with_a_wrong_key_is_refused_before_its_body():
+    async with served() as (g, connect):
+        wire = await connect()
+        assert (await call(wire))[0] == 200
+        await g.catalogue.add_key("guest", revoke_others=True)
+        await wire.send(wire.head("POST", BLOCKING, Content_Length=len(BODY)))
+        assert (await wire.answer())[0] == 401
 
 
 @on_a_loop
@@ -154,7 +210,8 @@ async def test_requests_that_are_cut_and_joined_anywhere_are_answered_in_order(s
         async def write():
             at = 0
             while at < len(stream):
-                size = chance.choice((one, one, 2 * one, chance.randrange(1, 2 * one)))
+                to_body = stream.index(b"\r\n\r\n", at) + 4 - at if b"\r\n\r\n" in stream[at:] else one
+                size = chance.choice((one, to_body, 2 * one, chance.randrange(1, 2 * one)))
                 await wire.send(stream[at : at + size])
                 at += size
                 await asyncio.sleep(0.001)
@@ -167,14 +224,16 @@ async def test_requests_that_are_cut_and_joined_anywhere_are_answered_in_order(s
 def test_neither_secrets_nor_more_than_a_bounded_number_of_heads_are_kept(monkeypatch):
     monkeypatch.setattr(heads, "MAX_HEADS", 10)
     known = KnownHeads()
-    head = KnownHead(b"/path", InvokeOptions(blocking=True, result=True, timeout_s=None), b"digest", 0)
+    options = InvokeOptions(blocking=True, result=True, timeout_s=None)
     for number in range(25):
         data = b"POST /api/v1/namespaces/_/actions/a HTTP/1.1\r\nAuthorization: secret-%d\r\n\r\n" % number
+        head = KnownHead(b"/path", options, b"digest", len(data), 0)
         known.remember(data, head)
         assert known.find(data) is head
         assert known.find(data + b"more") is None
+        assert known.find(data[:-1]) is None
         assert b"secret" not in b"".join(known._heads)
     assert len(known) <= 10
     long = b"POST /api/v1/namespaces/_/actions/a HTTP/1.1\r\nX: " + b"y" * heads.MAX_HEAD_BYTES + b"\r\n\r\n"
-    known.remember(long, head)
+    known.remember(long, KnownHead(b"/path", options, b"digest", len(long), 0))
     assert known.find(long) is None

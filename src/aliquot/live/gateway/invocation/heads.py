@@ -21,12 +21,13 @@ _END = b"\r\n\r\n"
 class KnownHead:
     """The meaning of a head. The caller is known by a digest of its credentials, see `Auth.recall`."""
 
-    __slots__ = ("caller", "length", "options", "path")
+    __slots__ = ("caller", "length", "options", "path", "size")
 
-    def __init__(self, path: bytes, options: InvokeOptions, caller: bytes, length: int) -> None:
+    def __init__(self, path: bytes, options: InvokeOptions, caller: bytes, size: int, length: int) -> None:
         self.path = path
         self.options = options
         self.caller = caller
+        self.size = size  # of the head, in bytes
         self.length = length  # of the body
 
 
@@ -41,24 +42,20 @@ class KnownHeads:
         return len(self._heads)
 
     def find(self, data: bytes) -> KnownHead | None:
-        """Return the head of a request, if it is known and the data are exactly one request."""
+        """Return the head of a request, if it is known and the data are exactly one request, or its head alone."""
         if not data.startswith(_BEGIN):
             return None
         end = data.find(_END, 0, MAX_HEAD_BYTES) + len(_END)
         head = self._heads.get(self._digest(data[:end]))
-        return head if head is not None and head.length == len(data) - end else None
+        return head if head is not None and len(data) - end in (head.length, 0) else None
 
     def remember(self, data: bytes, head: KnownHead) -> None:
-        """Remember the head of a request that was read from these bytes, if it is small enough.
-
-        The parser has read one request that ends with the data. So the first empty line is the end of its head if the
-        length of its body follows.
-        """
+        """Remember a head that was read from these bytes, if it is small enough and the only one in them."""
         end = data.find(_END, 0, MAX_HEAD_BYTES) + len(_END)
-        if len(data) - end == head.length <= MAX_BODY_BYTES and data.startswith(_BEGIN):
+        if end == len(data) == head.size and head.length <= MAX_BODY_BYTES and data.startswith(_BEGIN):
             if len(self._heads) >= MAX_HEADS:
                 self._heads.clear()
-            self._heads[self._digest(data[:end])] = head
+            self._heads[self._digest(data)] = head
 
     def _digest(self, head: bytes) -> bytes:
         """Return the key of a head. The head itself is not kept, because it has the caller's secret."""

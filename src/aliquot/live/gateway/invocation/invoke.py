@@ -97,13 +97,15 @@ class InvokeHandler:
             return ""
         return principal.name
 
-    def know(self, exchange: Exchange, length: int) -> KnownHead | None:
+    def know(self, exchange: Exchange, size: int, length: int) -> KnownHead | None:
         """Return the meaning of a head, or None if it is not to be remembered."""
         options = self._options.get(exchange.query)
         if options is None or exchange.authorization is None or exchange.content_type not in _JSON_TYPES:
             return None
         caller = self._auth.digest(exchange.authorization)
-        return KnownHead(exchange.path, options, caller, length) if self._auth.recall(caller) is not None else None
+        return (
+            KnownHead(exchange.path, options, caller, size, length) if self._auth.recall(caller) is not None else None
+        )
 
     def recall(self, head: KnownHead) -> Principal | None:
         """Return the caller of a known head, or None if its key must be checked again."""

@@ -21,7 +21,8 @@ from aliquot.live.gateway.http.guard import DiscardedTrailers, GuardedProtocol
 from aliquot.live.gateway.http.refusal import CLOSE, SLOW, Refusal
 from aliquot.live.gateway.http.responses import CORS, Body, Headers, pieces_of, size_of
 from aliquot.live.gateway.invocation.exchange import Exchange
-from aliquot.live.gateway.invocation.heads import KnownHead, KnownHeads
+from aliquot.live.gateway.invocation.fast_cycle import FastCycle
+from aliquot.live.gateway.invocation.heads import MAX_HEAD_BYTES, KnownHead, KnownHeads
 from aliquot.live.gateway.invocation.invoke import PREFIX, InvokeHandler, is_invocation
 from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.store.ids import Ids
@@ -30,52 +31,6 @@ _TAIL = b"".join(b"%b: %b\r\n" % pair for pair in CORS) + b"content-length: %d\r
 _JOINED_BYTES = 65_536  # a body up to this size is copied behind its head, for a single write
 _ONCE = frozenset([b"authorization", b"content-length", b"content-type", b"host", b"x-request-id"])
 _UNUSUAL = frozenset([SESSION_HEADER, b"accept", b"expect", b"transfer-encoding", b"upgrade"])
-
-
-class FastCycle:
-    """A request on the fast path and its response. uvicorn's protocol expects the attributes of its own cycles."""
-
-    __slots__ = (
-        "arrival",
-        "exchange",
-        "expected",
-        "identified",
-        "keep_alive",
-        "message_event",
-        "more_body",
-        "response_complete",
-        "seen",
-        "watched",
-    )
-
-    def __init__(self, exchange: Exchange, expected: int, arrival: IncomingBody, *, keep_alive: bool) -> None:
-        self.exchange = exchange
-        self.expected = expected
-        self.keep_alive = keep_alive
-        self.arrival = arrival
-        self.seen = 0  # bytes received when progress was last checked
-        self.watched = False
-        self.identified = False  # the client has given the request an id
-        self.more_body = True
-        self.response_complete = False
-        self.message_event = _NO_EVENT
-
-    @property
-    def disconnected(self) -> bool:
-        return self.exchange.answered
-
-    @disconnected.setter
-    def disconnected(self, _: bool) -> None:
-        self.exchange.disconnected()
-
-
-class _NoEvent:
-    """Replaces the event of uvicorn's cycles, which is not awaited on the fast path."""
-
-    def set(self) -> None: ...
-
-
-_NO_EVENT = _NoEvent()
 
 
 class GatewayProtocol(GuardedProtocol):
@@ -95,6 +50,7 @@ class GatewayProtocol(GuardedProtocol):
         self._fast_cycle: FastCycle | None = None  # the request that is being received, if it is on the fast path
         # The request that is answered next. `cycle` may already be a later one, if the client pipelines requests.
         self._unanswered: FastCycle | None = None
+        self._held = b""  # a known head whose body has not arrived
         self._idle_since = 0.0
         self._sending: FastCycle | None = None  # the request whose response goes out in pieces
         self._outgoing: Iterator[bytes | memoryview] = iter(())
@@ -112,11 +68,24 @@ class GatewayProtocol(GuardedProtocol):
     # --- receiving --------------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
+        held, self._held = self._held, b""
+        if held:
+            self.slow.discard(self)
+            data = held + data
         begins = self._between and not self.busy
         if begins and not self.flow.write_paused and not self.transport.is_closing():
             head = self.heads.find(data)
-            if head is not None and self._take_known_head(head, data):
+            if head is not None and len(data) < head.size + head.length:
+                if not held and self.invoke.recall(head) is not None:
+                    self._held = data
+                    self.slow.add(self)
+                    return
+            elif head is not None and self._take_known_head(head, data):
                 return
+        self._parse(data, begins=begins)
+
+    def _parse(self, data: bytes, *, begins: bool) -> None:
+        """Let the parser read the data. `begins`: they begin with a head, which is remembered if possible."""
         super().data_received(data)
         cycle = self._fast_cycle
         if cycle is None:
@@ -124,12 +93,25 @@ class GatewayProtocol(GuardedProtocol):
         if cycle.more_body:
             if not cycle.watched:
                 cycle.watched = True
+                if begins and not cycle.arrival.size and len(data) <= MAX_HEAD_BYTES:
+                    cycle.head = data
                 self._begin_body(cycle)
                 self.slow.add(self)
-        elif begins and cycle.keep_alive and not cycle.identified:
-            head = self.invoke.know(cycle.exchange, cycle.expected)
+        elif (begins or cycle.head) and cycle.keep_alive and not cycle.identified:
+            head_bytes = cycle.head or data[: len(data) - cycle.expected]
+            head = self.invoke.know(cycle.exchange, len(head_bytes), cycle.expected)
             if head is not None:
-                self.heads.remember(data, head)
+                self.heads.remember(head_bytes, head)
+
+    def _parse_held(self) -> None:
+        """Let the parser read a known head whose body has not arrived."""
+        held, self._held = self._held, b""
+        if held:
+            self._parse(held, begins=False)
+
+    def shutdown(self) -> None:
+        self._parse_held()
+        super().shutdown()
 
     def _take_known_head(self, head: KnownHead, data: bytes) -> bool:
         """Begin the request of a head that was read before, without parsing it. Return False if it must be read."""
@@ -229,6 +211,7 @@ class GatewayProtocol(GuardedProtocol):
 
     def too_slow(self) -> None:
         """Refuse a body that has not grown by `body_least_bytes` since the last check."""
+        self._parse_held()
         cycle = self._fast_cycle
         if cycle is None or not cycle.more_body or cycle.response_complete:
             return
@@ -316,7 +299,7 @@ class GatewayProtocol(GuardedProtocol):
 
     def timeout_keep_alive_handler(self) -> None:
         self.timeout_keep_alive_task = None
-        if self.transport.is_closing() or self.busy or self._in_head:
+        if self.transport.is_closing() or self.busy or self._in_head or self._held:
             return
         left_s = self._idle_since + self.timeout_keep_alive - self.loop.time()
         if left_s > 0:
