@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from msgspec.structs import replace
 from nvidia_peers import FIRST, SECOND, Recorder, ScriptedNvml, compiler
-from sandboxes import play, result, strongest
+from sandboxes import control_groups, play, result, strongest
 
 from aliquot.core.errors import InputError
 from aliquot.core.model import DeviceSpec
@@ -19,6 +19,7 @@ from aliquot.live.device.nvidia.choice import read_choice
 from aliquot.live.device.nvidia.driver import NvidiaDriver
 from aliquot.live.device.nvidia.nvml import GpuProcess
 from aliquot.live.node.base import Status
+from aliquot.live.node.sandbox_resources import tag_of
 
 DEVICES = (DeviceSpec("cpu", "cpu", concurrency=8), DeviceSpec("nvidia-0", "nvidia"), DeviceSpec("nvidia-1", "nvidia"))
 ECHO = """
@@ -211,7 +212,7 @@ def test_a_gpu_that_fails_takes_its_sandboxes_with_it_and_no_others(gpus, monkey
     gpus.play(scene)
 
 
-def test_a_node_that_is_refused_ends_cleanly(gpus):
+def test_a_node_that_is_refused_ends_cleanly(gpus, tmp_path):
     gpus.nvml.faults["GPU-aaaa"] = "the driver reported Xid 79"
 
     async def never(_rig):
@@ -219,3 +220,4 @@ def test_a_node_that_is_refused_ends_cleanly(gpus):
 
     with pytest.raises(InputError, match="nvidia-0 is not fit for use"):
         gpus.play(never)
+    assert not control_groups(tag_of(tmp_path))

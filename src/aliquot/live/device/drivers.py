@@ -49,10 +49,14 @@ class Drivers:
         self._tenant_of: dict[int, str] = {}  # by sandbox
         self._tenants = tenants or TenantCpu(tag, usable=False)
         self._memory: dict[int, tuple[KernelCounter, DeviceUsage | None]] = {}  # by sandbox, with the last usage
-        for kind, make in DRIVERS.items():
-            mine = [device for device in devices if device.kind == kind]
-            if mine:
-                self._by_kind[kind] = make(tag, mine, context)
+        try:
+            for kind, make in DRIVERS.items():
+                mine = [device for device in devices if device.kind == kind]
+                if mine:
+                    self._by_kind[kind] = make(tag, mine, context)
+        except BaseException:
+            self.close()  # the control groups that were made
+            raise
 
     @property
     def enforcement(self) -> dict[str, Enforcement]:
