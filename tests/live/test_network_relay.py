@@ -240,3 +240,10 @@ def test_lookups_of_host_names_are_divided_by_tenant(namespace, other_namespace,
         released.set()
 
     play(scene, "*.example.com:443", connections=1024)
+
+
+def test_the_program_of_each_sandbox_has_its_own_map_of_sockets():
+    first, second = network.assemble(5, []), network.assemble(6, [])
+    differing = [place for place, (one, other) in enumerate(zip(first, second, strict=True)) if one != other]
+    assert len(differing) == 1
+    assert (first[differing[0]], second[differing[0]]) == (5, 6)

@@ -121,43 +121,49 @@ def up(
 
     The first start makes a namespace and prints its key. The key is shown only once.
     """
-    from aliquot.live.catalogue.images import parse_image
-    from aliquot.live.datasets.settings import read_fabric
-    from aliquot.live.gateway.settings import parse_limits
-    from aliquot.live.node.network.egress import parse_egress
-    from aliquot.live.server import serve
-    from aliquot.live.settings import OVERCOMMIT, ServerSettings, keep, parse_devices, physical_memory
-    from aliquot.live.usage.file import check_size
-    from aliquot.logs import set_up_logs
+    from aliquot.live.node.isolation import IsolationProbe
 
-    settings = ServerSettings(
-        data=data.expanduser(),
-        devices=parse_devices(devices, device_memory, slots, cpu_slots),
-        devices_asked=devices.partition(":")[2],
-        policy=PolicySettings(
-            *(policy, keepalive, eviction, parse_policy_params(param, "--param"), seed, sharing, packing),
-            prefetching=prefetching,
-        ),
-        fabric=read_fabric(data.expanduser(), cache_size, cache_dir, prefetch_bandwidth, cache_eviction, learning),
-        host=host,
-        port=port,
-        host_memory_bytes=parse_size(host_memory, "--host-memory") if host_memory else OVERCOMMIT * physical_memory(),
-        tls=_read_tls(tls_cert, tls_key),
-        ready_file=ready_file,
-        grace_s=grace,
-        retention=keep(keep_days, keep_size),
-        usage_bytes=check_size(parse_size(usage_size, "--usage-size"), "--usage-size"),
-        gateway=parse_limits(limit, "--limit"),
-        images=tuple(parse_image(text) for text in image),
-        egress=parse_egress(egress, "--egress"),
-        session_idle_s=read_ms(session_idle, "--session-idle") / 1000,
-    )
+    # The probe takes as long as the imports, so it runs beside them.
+    with IsolationProbe(data.expanduser().absolute()) as probe:
+        from aliquot.live.catalogue.images import parse_image
+        from aliquot.live.datasets.settings import read_fabric
+        from aliquot.live.gateway.settings import parse_limits
+        from aliquot.live.node.network.egress import parse_egress
+        from aliquot.live.server import serve
+        from aliquot.live.settings import OVERCOMMIT, ServerSettings, keep, parse_devices, physical_memory
+        from aliquot.live.usage.file import check_size
+        from aliquot.logs import set_up_logs
 
-    set_up_logs()
-    try:
-        serve(settings, lambda ready: _announce(ready, settings))
-    finally:
-        remove_server()
+        settings = ServerSettings(
+            data=data.expanduser(),
+            devices=parse_devices(devices, device_memory, slots, cpu_slots),
+            devices_asked=devices.partition(":")[2],
+            policy=PolicySettings(
+                *(policy, keepalive, eviction, parse_policy_params(param, "--param"), seed, sharing, packing),
+                prefetching=prefetching,
+            ),
+            fabric=read_fabric(data.expanduser(), cache_size, cache_dir, prefetch_bandwidth, cache_eviction, learning),
+            host=host,
+            port=port,
+            host_memory_bytes=parse_size(host_memory, "--host-memory")
+            if host_memory
+            else OVERCOMMIT * physical_memory(),
+            tls=_read_tls(tls_cert, tls_key),
+            ready_file=ready_file,
+            grace_s=grace,
+            retention=keep(keep_days, keep_size),
+            usage_bytes=check_size(parse_size(usage_size, "--usage-size"), "--usage-size"),
+            gateway=parse_limits(limit, "--limit"),
+            images=tuple(parse_image(text) for text in image),
+            egress=parse_egress(egress, "--egress"),
+            session_idle_s=read_ms(session_idle, "--session-idle") / 1000,
+        )
+
+        set_up_logs()
+        try:
+            serve(settings, lambda ready: _announce(ready, settings), probe)
+        finally:
+            remove_server()
 
 
 def _read_tls(certificate: Path | None, key: Path | None) -> "Tls | None":

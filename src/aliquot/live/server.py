@@ -43,6 +43,7 @@ from aliquot.live.invocations.service import Service
 from aliquot.live.invocations.sessions.records import SessionSettings
 from aliquot.live.invocations.sessions.registry import SessionRegistry
 from aliquot.live.node.doctor import lacking
+from aliquot.live.node.isolation import IsolationProbe
 from aliquot.live.node.local import LocalNode
 from aliquot.live.node.network.client import NodeNetwork
 from aliquot.live.node.network.messages import ApiAddress, RelaySettings
@@ -74,8 +75,11 @@ class Ready(Struct, frozen=True):
     datasets: int = 0
 
 
-def serve(settings: ServerSettings, on_ready: Callable[[Ready], None]) -> None:
-    """Run until SIGTERM or SIGINT. Raises `InputError` if the settings do not allow a start."""
+def serve(settings: ServerSettings, on_ready: Callable[[Ready], None], probe: IsolationProbe) -> None:
+    """Run until SIGTERM or SIGINT. Raises `InputError` if the settings do not allow a start.
+
+    `probe` is a running probe of the machine's isolation, with the data directory of the settings.
+    """
     use_one_heap()
     nodejs = which("node") is not None
     settings = replace(settings, images=tuple(check_image(image, nodejs=nodejs) for image in settings.images))
@@ -84,7 +88,7 @@ def serve(settings: ServerSettings, on_ready: Callable[[Ready], None]) -> None:
     try:
         with ExitStack() as stack:
             listeners = [stack.enter_context(listener) for listener in listen(settings.host, settings.port)]
-            uvloop.run(_serve(settings, shares, data, listeners, on_ready))
+            uvloop.run(_serve(settings, shares, data, listeners, on_ready, probe))
     finally:
         data.release()
 
@@ -95,6 +99,7 @@ async def _serve(
     data: DataDirectory,
     listeners: list[socket.socket],
     on_ready: Callable[[Ready], None],
+    probe: IsolationProbe,
 ) -> None:
     try:
         store = await SqliteStore.open(
@@ -112,6 +117,7 @@ async def _serve(
     node = LocalNode(
         data.path,
         settings.devices,
+        isolation_probe=probe,
         result_bytes=settings.gateway.payload_bytes,
         json_checker=json_checker,
         driver_options=settings.devices_asked,

@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import fcntl
+import functools
 import ipaddress
 import os
 import socket
@@ -123,14 +124,9 @@ _HEADER = struct.Struct("=IHHII")
 
 def configure(routes: list[IpNetwork]) -> None:
     """Bring up the loopback interface, and make the addresses of these networks local. Raises `OSError`."""
-    up = struct.pack("=BxHiII", socket.AF_UNSPEC, 0, _LOOPBACK_INDEX, _IFF_UP, _IFF_UP)
-    messages = [(_RTM_NEWLINK, _ACK, up), *((_RTM_NEWROUTE, _ACK | _CREATE | _REPLACE, _route(net)) for net in routes)]
-    data = b""
-    for number, (kind, flags, body) in enumerate(messages, 1):
-        data += _HEADER.pack(_HEADER.size + len(body), kind, _REQUEST | flags, number, 0) + body
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0) as netlink:
-        netlink.send(data)
-        left = len(messages)
+        netlink.send(_configuration(tuple(routes)))
+        left = 1 + len(routes)
         while left:
             answer = netlink.recv(65536)
             while answer:
@@ -140,6 +136,17 @@ def configure(routes: list[IpNetwork]) -> None:
                     raise OSError(-code, f"netlink: {os.strerror(-code)}")
                 left -= 1
                 answer = answer[size:]
+
+
+@functools.lru_cache(maxsize=8)  # for each sandbox of a relay they are the same
+def _configuration(routes: tuple[IpNetwork, ...]) -> bytes:
+    """Return the messages that bring up the loopback interface and make routes."""
+    up = struct.pack("=BxHiII", socket.AF_UNSPEC, 0, _LOOPBACK_INDEX, _IFF_UP, _IFF_UP)
+    messages = [(_RTM_NEWLINK, _ACK, up), *((_RTM_NEWROUTE, _ACK | _CREATE | _REPLACE, _route(net)) for net in routes)]
+    data = b""
+    for number, (kind, flags, body) in enumerate(messages, 1):
+        data += _HEADER.pack(_HEADER.size + len(body), kind, _REQUEST | flags, number, 0) + body
+    return data
 
 
 def is_new() -> bool:
@@ -213,6 +220,14 @@ Instruction = Any  # a label, or an operation with its registers, offset or labe
 
 def assemble(sockets: int, steered: list[SteeredPort]) -> bytes:
     """Return the program: pass packets to loopback addresses on, and give all others to the sockets of the map."""
+    code = _assemble(tuple(steered))
+    place = next(offset for offset in range(0, len(code), 8) if code[offset] == _LOAD_MAP) + 4
+    return code[:place] + struct.pack("=I", sockets) + code[place + 4 :]
+
+
+@functools.lru_cache(maxsize=8)
+def _assemble(steered: tuple[SteeredPort, ...]) -> bytes:
+    """Return the program with 0 for the descriptor of the map."""
     code: list[Instruction] = [
         (_COPY, 6, 1, 0, 0),
         (_LOAD, 2, 6, _FAMILY, 0),
@@ -238,7 +253,7 @@ def assemble(sockets: int, steered: list[SteeredPort]) -> bytes:
         (_SET, 3, 0, 0, _UDP_KEY),
         "choose",
         (_STORE, 10, 3, _KEY, 0),
-        (_LOAD_MAP, 1, 1, 0, sockets),
+        (_LOAD_MAP, 1, 1, 0, 0),
         (0, 0, 0, 0, 0),
         (_COPY, 2, 10, 0, 0),
         (0x07, 2, 0, 0, _KEY),  # add
@@ -263,7 +278,7 @@ def _unless(offset: int, word: int) -> list[Instruction]:
     return [(_LOAD, 3, 6, offset, 0), (_IF_NOT_EQUAL, 3, 0, "outside", word)]
 
 
-def _steered_ports(steered: list[SteeredPort], version: int) -> list[Instruction]:
+def _steered_ports(steered: tuple[SteeredPort, ...], version: int) -> list[Instruction]:
     code: list[Instruction] = []
     for number, (address, port) in enumerate(steered):
         if address.version == version:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import zlib
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from msgspec import Struct
 
@@ -62,20 +62,42 @@ def uid_range(data: Path) -> tuple[int, int]:
     return _UIDS_FROM + zlib.crc32(str(data).encode()) % _RANGES * _UIDS, _UIDS
 
 
+class IsolationProbe:
+    """A separate process that tries each layer. It runs from the beginning, so that others can work meanwhile."""
+
+    def __init__(self, data: Path) -> None:
+        uids = list(uid_range(data)) if os.geteuid() == 0 else None
+        confined = Isolation(user=True, mount=True, pid=True, own_uid=uids is not None, confined=True)
+        settings = walls(confined, data) | {"zygote_uid": None if uids is None else 1}
+        given = json.dumps({"uids": uids, "hidden": str(data), "walls": settings})
+        self._process = subprocess.Popen(  # noqa: S603 - our own script
+            [sys.executable, "-I", str(_PROBE), given],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={}, cwd="/",
+        )  # fmt: skip
+
+    def result(self) -> ProbeResult:
+        """Wait for the end of the process, and return what it has found. It is called once."""
+        found, errors = self._process.communicate()
+        try:
+            return ProbeResult(**json.loads(found))
+        except ValueError:
+            why = errors.decode(errors="replace").strip().rpartition("\n")[2]
+            why = why or f"exit status {self._process.returncode}"
+            return ProbeResult(*[f"the probe failed: {why}"] * len(ProbeResult.__struct_fields__))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the process if nobody has waited for its result."""
+        if self._process.returncode is None:
+            self._process.kill()
+            self._process.communicate()
+
+
 def probe(data: Path) -> ProbeResult:
     """Try each layer in a separate process."""
-    uids = list(uid_range(data)) if os.geteuid() == 0 else None
-    confined = Isolation(user=True, mount=True, pid=True, own_uid=uids is not None, confined=True)
-    settings = walls(confined, data) | {"zygote_uid": None if uids is None else 1}
-    given = json.dumps({"uids": uids, "hidden": str(data), "walls": settings})
-    done = subprocess.run(  # noqa: S603 - our own script
-        [sys.executable, "-I", str(_PROBE), given], capture_output=True, env={}, check=False, cwd="/"
-    )
-    try:
-        return ProbeResult(**json.loads(done.stdout))
-    except ValueError:
-        why = done.stderr.decode(errors="replace").strip().rpartition("\n")[2] or f"exit status {done.returncode}"
-        return ProbeResult(*[f"the probe failed: {why}"] * len(ProbeResult.__struct_fields__))
+    return IsolationProbe(data).result()
 
 
 def choose(found: ProbeResult) -> Isolation:

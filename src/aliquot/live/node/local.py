@@ -34,7 +34,7 @@ from aliquot.live.node.environments.disk import DIRECTORY, StoredMark, load_mark
 from aliquot.live.node.environments.installer import Installer, Progress
 from aliquot.live.node.environments.limits import EnvironmentLimits
 from aliquot.live.node.environments.provider import Environments
-from aliquot.live.node.isolation import NO_ISOLATION, Isolation, choose, probe, walls
+from aliquot.live.node.isolation import NO_ISOLATION, Isolation, IsolationProbe, choose, walls
 from aliquot.live.node.local_sandbox import LocalSandbox
 from aliquot.live.node.network.client import NodeNetwork
 from aliquot.live.node.reply_memory import ReplyMemory
@@ -69,6 +69,7 @@ class LocalNode(Node):
         devices: Sequence[DeviceSpec],
         *,
         isolation: Isolation | None = None,
+        isolation_probe: IsolationProbe | None = None,
         result_bytes: int = RESULT_BYTES,
         scratch_bytes: int = SCRATCH_BYTES,
         max_processes: int = MAX_PROCESSES,
@@ -82,7 +83,10 @@ class LocalNode(Node):
         environment_limits: EnvironmentLimits | None = None,
         network: NodeNetwork | None = None,
     ) -> None:
-        """Isolation is detected by default. `driver_options` is what `--devices` says after the driver's name."""
+        """Isolation is detected by default, by a probe that may run already.
+
+        `driver_options` is what `--devices` says after the driver's name.
+        """
         self._data = data.absolute()
         self._scratch_bytes = scratch_bytes
         self._max_processes = max_processes
@@ -98,6 +102,7 @@ class LocalNode(Node):
         self._swap_executor = ThreadPoolExecutor(1, "swap")
         self.isolation = NO_ISOLATION if isolation is None else isolation
         self._detect = isolation is None
+        self._isolation_probe = isolation_probe
         self._result_bytes = result_bytes
         self._pending: dict[int, _PendingStart] = {}
         self._sandboxes: dict[int, LocalSandbox] = {}
@@ -150,7 +155,7 @@ class LocalNode(Node):
     def _prepare_machine(self) -> tuple[SandboxResources, Drivers, list[StoredMark]]:
         """Detect the machine's isolation, and remove what an earlier server left behind. Blocks."""
         if self._detect:
-            self.isolation = choose(probe(self._data))
+            self.isolation = choose((self._isolation_probe or IsolationProbe(self._data)).result())
         isolation, tag = self.isolation, tag_of(self._data)
         context = DriverContext(self._data, self._driver_options, own_uid=isolation.own_uid, own_root=isolation.mount)
         tenants = TenantCpu(tag, usable=isolation.cgroups)
