@@ -4,25 +4,27 @@ Errors that moto and AWS tell differently are left out: a result placed into wha
 """
 
 import json
+from importlib.util import find_spec
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-
-pytest.importorskip("moto", reason="moto is a development dependency")
-
-from moto_states import MotoStates
 from workflow_shell import Shell
 from workflow_strategies import VALUE, Names, machines
 
 from aliquot.workflow.history import replay_history
 
 LEFT_OUT = "States.ResultPathMatchFailure"
+if find_spec("moto") is None:
+    pytest.skip("moto is a development dependency", allow_module_level=True)
+
 pytestmark = pytest.mark.filterwarnings("ignore")  # botocore and moto use what Python deprecates
 
 
 @pytest.fixture(scope="module")
 def moto():
+    from moto_states import MotoStates  # which takes a second, so only in the process that needs it
+
     with pytest.MonkeyPatch.context() as monkeypatch, MotoStates(monkeypatch) as states:
         yield states
 
