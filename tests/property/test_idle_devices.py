@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from strategies import functions, times
 
 from aliquot.config import PolicySettings
-from aliquot.core.model import DeviceSpec
+from aliquot.core.model import DeviceSpec, FunctionSpec, Times
 from aliquot.policies.queueing import QUEUEING
 from aliquot.sim.arrivals import Arrival, ListedWorkload
 from aliquot.sim.contention import V100_STRETCH, InterferenceCurve
@@ -58,3 +58,14 @@ def test_no_call_waits_beside_an_idle_device_for_longer_than_the_start_that_it_s
         start_s = max(own.cold_s, own.load_s)
         displaced_s = own.load_s + (start_s if pool_slots else 0)
         assert waited_s <= start_s + displaced_s + TOLERANCE_S, name
+
+
+def test_a_run_that_is_never_over_when_expected_is_not_waited_for_beyond_the_start():
+    devices = [DeviceSpec(f"gpu-{number}", memory_bytes=4, concurrency=1) for number in range(2)]
+    called = {
+        "f": FunctionSpec("f", 4, times=Times(0, 0, 0.1)),
+        "other": FunctionSpec("other", 4, times=Times(0, 0, 0)),
+    }
+    arrivals = [Arrival(0, "other"), Arrival(0, "f", "ann", 1), Arrival(0, "f", "ann")]  # it runs for 1 s, not for 0
+    waits = longest_idle_waits(Scenario(devices, called, ListedWorkload(arrivals)), PolicySettings("fair_resident"))
+    assert 0 < waits["f"] <= 0.1 + 0.1 + TOLERANCE_S

@@ -20,7 +20,7 @@ from math import inf
 from aliquot.core.interfaces import Advice, Choice, Companions, Params, Queueing, RandomSource, SwapIn
 from aliquot.core.view import DeviceView, FlowView, InvocationView, View
 from aliquot.policies.queueing.parts.blocked_flows import BlockedFlows
-from aliquot.policies.queueing.parts.expected_end import EndEstimator, WaitDecision, reload_s
+from aliquot.policies.queueing.parts.expected_end import EndEstimator, ExpectedEnd, WaitDecision, reload_s
 from aliquot.policies.queueing.parts.occupancy import Occupancy
 from aliquot.policies.queueing.parts.placement import sticky
 from aliquot.policies.queueing.parts.virtual_time import FairWindow, TwoLevelClock, Urgency
@@ -59,6 +59,7 @@ class FairResident(Queueing):
         self._start_s = 0.0  # start time of the last choice
         self._changed: dict[int, FlowView] = {}  # their urgency is updated before the next choice
         self._heads: dict[int, tuple[int, float]] = {}  # by flow: number of its head, and since when it is the head
+        self._beside_idle: dict[int, tuple[int, float]] = {}  # by flow: its head, and since when a device is idle
         self._blocked = BlockedFlows()
 
     @classmethod
@@ -82,6 +83,7 @@ class FairResident(Queueing):
         self._advice = [advice for advice in self._advice if advice.flow is not flow]
         self._changed.pop(flow.index, None)
         self._heads.pop(flow.index, None)
+        self._beside_idle.pop(flow.index, None)
         self._blocked.discard(flow)
 
     def devices_changed(self, view: View) -> None:
@@ -207,11 +209,23 @@ class FairResident(Queueing):
         if best is None:
             return WaitDecision(None, inf, fits_nowhere=True)
         if best.start_s > 0:
-            wait = self._estimator.better_to_wait(view, flow, best)
+            waited_s = self._waited_s(view, flow, best)
+            wait = self._estimator.better_to_wait(view, flow, best, waited_s)
             if wait is not None:
                 return wait
         self._start_s = best.start_s
         return Choice(flow, *best.place, f"most urgent, done in {best.cost_s - best.displaced_s:.3g} s by estimate")
+
+    def _waited_s(self, view: View, flow: FlowView, best: ExpectedEnd) -> float:
+        """Return how long the flow's head has waited although it could have started on a device that is idle."""
+        if best.place[0].running:
+            self._beside_idle.pop(flow.index, None)
+            return 0.0
+        number = flow.head.number
+        head, since = self._beside_idle.get(flow.index, (number, view.now))
+        since = since if head == number else view.now
+        self._beside_idle[flow.index] = (number, since)
+        return view.now - since
 
     def violations(self, view: View) -> Sequence[str]:
         if self._occupancy.running != len(self._charged):

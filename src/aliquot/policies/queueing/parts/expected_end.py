@@ -117,27 +117,30 @@ class EndEstimator:
 
     # --- waiting ----------------------------------------------------------------------------------------
 
-    def better_to_wait(self, view: View, flow: FlowView, best: ExpectedEnd) -> WaitDecision | None:
+    def better_to_wait(self, view: View, flow: FlowView, best: ExpectedEnd, waited_s: float = 0) -> WaitDecision | None:
         """Return a decision to wait if a sandbox that the flow has would take the call before a new one is ready.
 
         Running sandboxes of the flow count together with its backlog. With one sandbox and a hundred queued calls, the
         next free sandbox is no reason not to start another. While slots are idle, a start costs the others nothing, so
-        waiting must be quicker by up to half.
+        waiting must be quicker by up to half. If runs take longer than expected, a call that has `waited_s` beside an
+        idle device waits no longer in total than the start takes, with the start of what it displaces.
         """
         wait_s, idle = self._wait_s(view, flow)
         if wait_s is None:
             return None
-        max_wait_s = (best.start_s + best.displaced_s) * (1 + view.busy_fraction()) / 2
-        if wait_s >= max_wait_s:
+        saved_s = best.start_s + best.displaced_s
+        left_s = saved_s - waited_s
+        max_wait_s = saved_s * (1 + view.busy_fraction()) / 2
+        if wait_s >= max_wait_s or left_s < MIN_WAIT_S:
             return None
         # However idle the devices become, waiting must be quicker than half of the shortest start. If no run ends
         # where the flow waits, the expected wait grows at most as fast as time passes.
         shortest_s = _min_cold_s(flow) if best.place[1] is None else best.start_s
         sure_s = shortest_s / 2 - wait_s
         if sure_s > 0:
-            return WaitDecision(idle, view.now + sure_s)
+            return WaitDecision(idle, view.now + min(sure_s, left_s))
         # Among many devices one that becomes idle elsewhere changes the busy fraction little, so only time decides.
-        return WaitDecision(idle if view.many else None, view.now + max(max_wait_s - wait_s, MIN_WAIT_S))
+        return WaitDecision(idle if view.many else None, view.now + min(max(max_wait_s - wait_s, MIN_WAIT_S), left_s))
 
     def _wait_s(self, view: View, flow: FlowView) -> tuple[float | None, list[DeviceView]]:
         """Return the wait for a sandbox of the flow, or None, and the full devices on which it has idle ones."""
