@@ -5,7 +5,7 @@ from workflow_scopes import NOW, scope
 
 from aliquot.workflow.errors import QueryRefusedError, StateError
 from aliquot.workflow.query.jsonata import compile_jsonata
-from aliquot.workflow.query.jsonata_syntax import ADDED
+from aliquot.workflow.query.jsonata_syntax import ADDED, reads_context
 from aliquot.workflow.query.languages import compile_template
 from aliquot.workflow.query.scope import TooLongError
 from aliquot.workflow.times import format_time
@@ -196,6 +196,22 @@ def test_python_expressions_read_variables_and_states():
     with pytest.raises(StateError) as failure:
         run("Python", "{% states.input['nope'] %}")
     assert failure.value.error == "States.QueryEvaluationError"
+
+
+@pytest.mark.parametrize(
+    ("source", "reads"),
+    [
+        ("$states.input.context", False),
+        ("$states.result & $states.input.n", False),
+        ("$states.context.Execution.Id", True),
+        ("$keys($states)", True),
+        ("$states.`context`", True),
+        ("states['context']", True),
+        ("$states.inputs", True),
+    ],
+)
+def test_the_context_object_is_made_only_for_expressions_that_may_read_it(source, reads):
+    assert reads_context(source) is reads
 
 
 def test_the_added_functions_are_known_to_the_inspection():

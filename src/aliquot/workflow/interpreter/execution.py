@@ -60,7 +60,11 @@ class Execution:
         self._evaluated = 0
 
     def step(self, events: Iterable[Event], now: float) -> list[Command]:
-        """Process events, and return the commands that follow. An event that does not fit raises EventRefusedError."""
+        """Process events, and return the commands that follow.
+
+        Started, StopAsked and RedriveAsked may be refused by EventRefusedError. Give each of them alone, so that no
+        commands of other events are lost.
+        """
         self.commands = []
         self.now = max(self.now, now)  # the clock may have been set back
         for event in events:
@@ -149,7 +153,6 @@ class Execution:
         frame.entry = self._entries
         frame.attempt = 0
         frame.entered_at = self.now
-        frame.error = None
         if frame.retries:
             frame.retries = {}
         self.events += 1

@@ -36,7 +36,6 @@ def fail(run: "Execution", frame: Frame, error: StateError) -> None:
                 run.phase(frame, f"{CATCH}{number}")
                 return
     frame.waits = frames.FAILED
-    frame.error = (error.error, error.cause)
     if frame.parent is None:
         run.finish(commands.FAILED, error=error.error or None, cause=error.cause or None)
     else:

@@ -30,7 +30,7 @@ class Frame:
     """
 
     __slots__ = (
-        *("attempt", "entered_at", "entry", "error", "evaluation", "fork", "heartbeat_s", "index", "input", "item"),
+        *("attempt", "entered_at", "entry", "evaluation", "fork", "heartbeat_s", "index", "input", "item"),
         *("machine", "noted", "parent", "phase", "retries", "state", "task", "timers", "values", "variables", "waits"),
     )
 
@@ -61,7 +61,6 @@ class Frame:
         self.evaluation: int | None = None
         self.phase = ""
         self.values: dict[str, Value] = {}  # the result or the error of the state, for its last phase
-        self.error: tuple[str, str] | None = None
         self.noted = 0  # the number of the last event in the history
 
 

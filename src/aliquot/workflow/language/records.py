@@ -7,7 +7,6 @@ from typing import NamedTuple
 from aliquot.workflow.query.scope import Scope
 from aliquot.workflow.values import Value
 
-MAX_DEFINITION_CHARACTERS = 1_000_000
 MAX_STATES = 5000
 MAX_NESTED_MACHINES = 20
 

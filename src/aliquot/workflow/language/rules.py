@@ -74,9 +74,7 @@ def read_retriers(fields: Fields) -> tuple[Retrier, ...]:
         jitter = row.raw.get("JitterStrategy", "NONE")
         if jitter not in JITTER:
             row.complain(f"{place}.JitterStrategy", f"expected NONE or FULL, not {jitter!r}")
-        rate = _number(
-            row, place, "BackoffRate", 2.0, lambda value: is_number(value) and value >= 1, "a number from 1 on"
-        )
+        rate = _number(row, place, "BackoffRate", 2.0, _is_rate, "a number from 1 on")
         attempts = _number(row, place, "MaxAttempts", 3, is_count, "an integer from 0 on")
         made.append(Retrier(errors, interval, attempts, rate, delay, jitter == "FULL"))
     return tuple(made)

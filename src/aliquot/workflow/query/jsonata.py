@@ -13,7 +13,7 @@ from typing import Any
 from aliquot.workflow.chance import fraction
 from aliquot.workflow.errors import DATA_LIMIT, QUERY_FAILED, QueryRefusedError, StateError
 from aliquot.workflow.query.intrinsic_functions import IntrinsicError, hash_text
-from aliquot.workflow.query.jsonata_syntax import inspect
+from aliquot.workflow.query.jsonata_syntax import ADDED, inspect, reads_context
 from aliquot.workflow.query.scope import Scope, TooLongError, Work
 from aliquot.workflow.query.templates import Query
 from aliquot.workflow.times import format_time
@@ -48,12 +48,14 @@ def _library() -> Any:  # noqa: ANN401 - the package ships no types
 
 def _runner(source: str, compiled: Any) -> Callable[[Scope], Value]:  # noqa: ANN401
     null = _library().utils.Utils.NULL_VALUE
+    added = [name for name in ADDED if f"${name}" in source]
+    with_context = reads_context(source)
 
     def run(scope: Scope) -> Value:
         bindings: dict[str, Value] = {
             **{name: null if value is None else value for name, value in scope.variables.items()},
-            **_functions(scope),
-            "states": scope.record(),
+            **(_functions(scope) if added else {}),
+            "states": scope.record() if with_context else scope.states,
         }
         bindings.update(_guards(scope.work))
         try:

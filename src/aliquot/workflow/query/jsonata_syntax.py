@@ -4,6 +4,7 @@ An expression may take long if it has a regular expression, a range, a function,
 but a function that is known to be cheap. Such an expression is evaluated in a process beside the event loop.
 """
 
+import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -24,6 +25,8 @@ INNER = ("stages", "predicate", "group", "pattern", "update", "delete", "terms",
 PLAIN_ARGUMENTS = frozenset({"path", "variable", "string", "number", "value"})
 SKIPPED = ("_outer_instance", "ancestor", "slot", "seeking_parent", "signature", "errors", "next_function")
 MAX_NODES = 20_000
+
+OTHER_PARTS = re.compile(r"\bstates\.(input|result|errorOutput)\b")
 
 Symbol = Any
 
@@ -51,6 +54,11 @@ def _symbols(value: object) -> Iterator[Symbol]:
             yield from _symbols(part)
     elif hasattr(value, "lbp") or hasattr(value, "keep_array"):
         yield value
+
+
+def reads_context(source: str) -> bool:
+    """Return whether an expression may read the context object, which takes some time to make."""
+    return STATES in OTHER_PARTS.sub("", source)
 
 
 class _Inspector:

@@ -6,6 +6,7 @@ from functools import lru_cache
 from aliquot.expressions import Budget, EvaluationError, ExpressionRefusedError, compile_expression
 from aliquot.expressions.budget import MAX_STEPS
 from aliquot.workflow.errors import QUERY_FAILED, QueryRefusedError, StateError
+from aliquot.workflow.query.jsonata_syntax import reads_context
 from aliquot.workflow.query.scope import Scope, TooLongError
 from aliquot.workflow.query.templates import Query
 from aliquot.workflow.values import Value
@@ -22,8 +23,10 @@ def compile_python(source: str) -> Query:
     except ExpressionRefusedError as error:
         raise QueryRefusedError(f"{source.strip()!r}: {error}") from error
 
+    with_context = reads_context(source)
+
     def run(scope: Scope) -> Value:
-        names = {**scope.variables, STATES: scope.record()}
+        names = {**scope.variables, STATES: scope.record() if with_context else scope.states}
         left = scope.work.left
         budget = Budget(MAX_STEPS if left is None else left * EXPRESSION_STEPS)
         try:
