@@ -89,7 +89,7 @@ OUTPUTS = [
     "{% $states.input.l[0] %}",
     "{% $states.input.nowhere %}",
     {"n": "{% $count($states.input.l) %}", "l": [1], "s": "x"},
-    "{% $map($states.input.l, function($x) { $x * 2 }) %}",
+    "{% $map($states.input.l, function($x) { $string($x) }) %}",
     {"n": "{% $v %}", "l": "{% $states.input.l %}", "s": "{% $states.context.State.Name %}"},
 ]
 CONDITIONS = ["{% $states.input.n > 2 %}", "{% 'a' in $states.input.l %}", "{% $exists($states.input.s) %}"]

@@ -1,5 +1,6 @@
 """Chance as a hash: the same execution draws the same numbers whenever its log is replayed."""
 
+from collections.abc import Callable
 from hashlib import blake2b
 
 RANGE = 2**64
@@ -12,21 +13,25 @@ def fraction(seed: str) -> float:
 
 
 class Chance:
-    """The random numbers of one evaluation."""
+    """The random numbers of one evaluation. The seed is made when the first one is drawn."""
 
     __slots__ = ("_drawn", "_seed")
 
-    def __init__(self, seed: str) -> None:
+    def __init__(self, seed: str | Callable[[], str]) -> None:
         self._seed = seed
         self._drawn = 0
 
     def fraction(self) -> float:
+        return fraction(self._next())
+
+    def _next(self) -> str:
         self._drawn += 1
-        return fraction(f"{self._seed}/{self._drawn}")
+        if not isinstance(self._seed, str):
+            self._seed = self._seed()
+        return f"{self._seed}/{self._drawn}"
 
     def uuid(self) -> str:
         """Return an identifier in the form of a UUID of version 4."""
-        self._drawn += 1
-        digits = blake2b(f"{self._seed}/{self._drawn}".encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+        digits = blake2b(self._next().encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
         variant = "89ab"[int(digits[16], 16) % 4]
         return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"

@@ -15,8 +15,11 @@ ENTER, LEAVE, CATCH = "enter", "leave", "catch"
 
 def phase_of(state: State, name: str) -> Phase:
     """Return a phase by its name: enter, leave, or catch with the number of the rule."""
-    found = {ENTER: state.enter, LEAVE: state.leave}.get(name)
-    if found is None and name.startswith(CATCH):
+    if name == LEAVE:
+        found = state.leave
+    elif name == ENTER:
+        found = state.enter
+    else:
         found = state.catchers[int(name.removeprefix(CATCH))].phase
     if found is None:
         raise KeyError(f"the state {state.name!r} has no phase {name!r}")
@@ -29,7 +32,7 @@ def run_phase(
     variables: Mapping[str, Value],
     states: Mapping[str, Value],
     context: Callable[[], dict[str, Value]],
-    seed: str,
+    seed: str | Callable[[], str],
     now: float,
     max_steps: int | None = MAX_STEPS_ON_THE_LOOP,
 ) -> dict[str, Value]:

@@ -168,7 +168,10 @@ class Execution:
         frame.phase = name
         phase = phase_of(frame.state, name)
         states = {"input": frame.input, **frame.values}
-        seed = f"{self.id}/{frame.entry}/{frame.attempt}/{name}"
+
+        def seed() -> str:
+            return f"{self.id}/{frame.entry}/{frame.attempt}/{name}"
+
         if not phase.slow:
             try:
                 made = run_phase(
@@ -195,7 +198,7 @@ class Execution:
                 dict(frame.variables),
                 states,
                 context_object(self, frame),
-                seed,
+                seed(),
                 self.now,
             )
         )
