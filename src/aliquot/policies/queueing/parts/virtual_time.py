@@ -147,7 +147,10 @@ class FairClock(Generic[M]):
         self.starts[member.index] = self.starts.get(member.index, self.now) + amount
 
     def is_only_choice(self, member: M) -> bool:
-        """Return whether this member, if it waited, would be the only choice, so that `set_waiting` can be skipped."""
+        """Return whether this member, if it waited, would be the only choice, so that `set_waiting` can be skipped.
+
+        A member beyond the window never is, because it may take only what the others cannot use.
+        """
         if len(self._urgency) > len(self._passed_over):
             return False
         self._advance()
