@@ -21,7 +21,7 @@ from aliquot.live.node.states import StartError
 from aliquot.live.node.zygote_failures import MAX_BACKOFF_S, MAX_REMEMBERED, ZygoteFailures
 from aliquot.live.node.zygote_process import MIN_COUNTED_BYTES, ZygoteProcess, ZygoteProfile
 from aliquot.live.node.zygotes import ZygotePool
-from aliquot.testing.waiting import TIMEOUT_S, wait_on_loop
+from aliquot.testing.waiting import TIMEOUT_S, wait_on_loop, wait_until
 
 BEGIN = """
 import json, os, signal, socket, sys, time
@@ -93,15 +93,19 @@ ANSWERS = {
 }
 
 
+class Listener:
+    def __init__(self):
+        self.told = []
+
+    def never_forked(self, status, why):
+        self.told.append((status, why))
+
+
 @pytest.mark.parametrize("name", ANSWERS)
 def test_an_unexpected_answer_ends_the_zygote_and_fails_the_start(script, name):
     code, expected = ANSWERS[name]
     script(READY + "control.recv(65536)\n" + code + STAY)
-    told = []
-
-    class Listener:
-        def never_forked(self, status, why):
-            told.append((status, why))
+    listener = Listener()
 
     async def scene():
         before = open_descriptors()
@@ -109,13 +113,37 @@ def test_an_unexpected_answer_ends_the_zygote_and_fails_the_start(script, name):
         zygote = ZygoteProcess(ZygoteProfile(), walls(NO_ISOLATION, "/nowhere"), loop)
         await asyncio.wait_for(zygote.ready(), TIMEOUT_S)
         cell = Cell(1, ProcessHandle(0, None, loop), lambda _: None)
-        cell.assign(Listener())
+        cell.assign(listener)
         zygote.fork(cell, cell.take_process_ends(), {})
         await wait_on_loop(lambda: not zygote.alive, what="the end of the zygote")
-        [(status, why)] = told
+        [(status, why)] = listener.told
         assert status == Status.DEVELOPER_ERROR
         assert expected in why
         assert open_descriptors() == before
+
+    uvloop.run(scene())
+
+
+def test_a_zygote_that_died_after_a_fork_has_crashed_and_told_nothing_wrong(script):
+    """Its child has another parent when the server reads the message."""
+    script(
+        READY + "control.recv(65536)\nchild = os.fork() or time.sleep(10)\n"
+        "say({'forked': 1}, os.pidfd_open(child))\nos.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    listener = Listener()
+
+    async def scene():
+        loop = asyncio.get_running_loop()
+        zygote = ZygoteProcess(ZygoteProfile(), walls(NO_ISOLATION, "/nowhere"), loop)
+        await asyncio.wait_for(zygote.ready(), TIMEOUT_S)
+        cell = Cell(1, ProcessHandle(0, None, loop), lambda _: None)
+        cell.assign(listener)
+        zygote.fork(cell, cell.take_process_ends(), {})
+        process = psutil.Process(zygote._process.pid)
+        wait_until(process.status, lambda status: status == psutil.STATUS_ZOMBIE, what="the zygote to die")
+        await wait_on_loop(lambda: not zygote.alive, what="the end of the zygote to be noticed")
+        assert [status for status, _ in listener.told] == [Status.INTERNAL_ERROR]
+        assert zygote.has_crashed()
 
     uvloop.run(scene())
 
@@ -170,6 +198,8 @@ def test_a_zygote_that_no_longer_forks_is_ended_with_the_start_that_waited_for_i
 
     async def scene(rig):
         (zygote,) = await wait_on_loop(psutil.Process().children, what="the zygote of the node")
+        (process,) = rig.node._zygotes._zygotes.values()
+        await asyncio.wait_for(process.ready(), TIMEOUT_S)
         outcome = await rig.not_started("def main(args): return {}", timeout_ms=300)
         assert outcome.timed_out
         await wait_on_loop(

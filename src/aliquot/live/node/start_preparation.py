@@ -19,8 +19,6 @@ from aliquot.live.node.zygote_process import IMPORT_TIMEOUT_S, ZygoteProcess, Zy
 from aliquot.live.node.zygotes import PLATFORM, ZygotePool
 from aliquot.live.store.records import PYTHON
 
-UNREAD_TIMEOUT_S = 0.01  # for a zygote that became ready while the server stood still
-
 
 class MissingEnvironmentError(Exception):
     """The environment of a launch is not built, so the call must wait for it elsewhere."""
@@ -75,10 +73,11 @@ class StartPreparation:
             self._drivers.access(launch.place),
             self._sees_datasets(launch),
         )
-        for timeout_s in (launch.timeout_ms / 1000, UNREAD_TIMEOUT_S):
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(timeout_s):
-                    return await self._zygotes.ready(profile, launch.tenant)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(launch.timeout_ms / 1000):
+                return await self._zygotes.ready(profile, launch.tenant)
+        if (zygote := self._zygotes.ready_unread(profile)) is not None:
+            return zygote
         text = IMPORTS_TIMED_OUT.format(", ".join(profile.imports) or "none", launch.timeout_ms)
         raise StartError(Status.DEVELOPER_ERROR, text, timed_out=True)
 

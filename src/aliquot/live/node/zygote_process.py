@@ -120,7 +120,7 @@ class ZygoteProcess:
         self._errors.read()
         procs = share.cgroup.open_procs() if share.cgroup is not None else ()
         self._send({"imports": profile.imports, "isolation": {**walls, "zygote_uid": share.uid}}, procs)
-        loop.add_reader(mine.fileno(), self._readable)
+        loop.add_reader(mine.fileno(), self.read)
 
     @property
     def is_ready(self) -> bool:
@@ -230,7 +230,10 @@ class ZygoteProcess:
         else:
             self._loop.remove_writer(self._control.fileno())
 
-    def _readable(self) -> None:
+    def read(self) -> None:
+        """Act on a message of the zygote, if one has arrived and the zygote is alive."""
+        if not self.alive:
+            return
         try:
             message = receive(self._control)
             if message is None:
@@ -273,7 +276,10 @@ class ZygoteProcess:
             cell = self._known(number)
         except UnexpectedMessageError:
             os.close(pidfd)
-            raise
+            if self._process.poll() is None:
+                raise
+            self._die(None, failed=True)  # its children have another parent by now
+            return
         cell.forked(pid, pidfd)
 
     def _die(self, why: StartError | None, *, failed: bool = False) -> None:

@@ -115,6 +115,19 @@ class ZygotePool:
                 return zygote
         raise StartError(Status.INTERNAL_ERROR, ENDED.format("it was ready before"))
 
+    def ready_unread(self, profile: ZygoteProfile) -> ZygoteProcess | None:
+        """Return a zygote that said in time that it can fork, while the server stood still and did not read it.
+
+        Raises `StartError` if it said that it has failed.
+        """
+        zygote = self._zygotes.get(profile)
+        if zygote is None:
+            return None
+        zygote.read()
+        if zygote.failure is not None:
+            raise zygote.failure
+        return zygote if zygote.alive and zygote.is_ready else None
+
     def _note_end(self, profile: ZygoteProfile, zygote: ZygoteProcess) -> None:
         if zygote.failure is not None:
             self._failures.add(profile, zygote.failure, zygote.ended_s, was_ready=zygote.is_ready)
