@@ -86,7 +86,7 @@ def test_usage_shows_what_was_used_against_what_was_asked_for(platform):
         assert row["request"] == share
         assert 0 < row["share"] < share + 0.1
         assert row["peak_bytes"] > 24 * 2**20
-        assert len(row["windows"]) > 20
+        assert len(row["windows"]) > 10, "each has 100 ms"
         assert row["compute_s"] == pytest.approx(sum(window["share"] for window in row["windows"]) / 10, abs=0.01)
     shown = platform.aliquot("usage", "more")
     assert "deviation" in shown

@@ -197,15 +197,12 @@ def test_a_zygote_that_no_longer_forks_is_ended_with_the_start_that_waited_for_i
     script(READY + STAY)
 
     async def scene(rig):
-        (zygote,) = await wait_on_loop(psutil.Process().children, what="the zygote of the node")
-        (process,) = rig.node._zygotes._zygotes.values()
-        await asyncio.wait_for(process.ready(), TIMEOUT_S)
+        (zygote,) = await wait_on_loop(rig.node._zygotes._zygotes.values, what="the zygote of the node")
+        await asyncio.wait_for(zygote.ready(), TIMEOUT_S)
         outcome = await rig.not_started("def main(args): return {}", timeout_ms=300)
         assert outcome.timed_out
-        await wait_on_loop(
-            lambda: not zygote.is_running() or zygote.status() == psutil.STATUS_ZOMBIE,
-            what="the end of the zygote that does not fork",
-        )
+        await wait_on_loop(lambda: not zygote.alive, what="the end of the zygote that does not fork")
+        assert not psutil.pid_exists(zygote._process.pid)
 
     play(tmp_path / "data", scene, isolation=NO_ISOLATION)
 
