@@ -204,10 +204,13 @@ def test_whole_devices_are_held_together_and_memory_that_is_oversubscribed_is_sw
         assert (there["device"], there["state"], there["share"]) == ("host-1,host-2", "warm", 1)
         _, result, device, start = call("part")
         assert (result["cores"], start) == (1, "cold")
+
+        def held():
+            return {each["function"]: (each["state"], each["device_bytes"]) for each in status(server)["sandboxes"]}
+
+        wait_until(held, lambda held: held["part"][1] > 40 * 2**20, what="a sample of the memory that it keeps")
+        assert held()["both"] == ("host-warm", 0)  # 60 and 60 of 100 MiB
         now = status(server)
-        held = {each["function"]: (each["state"], each["device_bytes"]) for each in now["sandboxes"]}
-        assert held["both"] == ("host-warm", 0)  # 60 and 60 of 100 MiB
-        assert held["part"][1] > 40 * 2**20
         resident = {each["name"]: each["resident_bytes"] for each in now["devices"]}
         assert sorted(resident[name] for name in ("host-1", "host-2")) == [0, 60 * 2**20]
         assert call("both") == (3, together, "host-1,host-2", "swap_in")  # and it has not begun anew

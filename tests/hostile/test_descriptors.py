@@ -71,6 +71,10 @@ def check_reachable(tenants):
     assert open_files(tenants.server.process.pid) < MAX_FILES
 
 
+def busy_sandboxes(tenants):
+    return [one for one in tenants.server.operate("GET", "status")["sandboxes"] if one["state"] == "busy"]
+
+
 def head(tenants, method, path, **headers):
     auth = httpx.Request("GET", tenants.server.url)
     (signed,) = [next(tenants.attacker.auth.auth_flow(auth))]
@@ -103,6 +107,7 @@ def test_connections_of_one_key_keep_nobody_out(tenants):
         assert all(answer.startswith(b"HTTP/1.1 429") and b"connections: the namespace" in answer for answer in refused)
         check_reachable(tenants)
     tenants.attacker.delete("actions/sleeps").raise_for_status()  # ends what waits
+    wait_until(lambda: busy_sandboxes(tenants), lambda busy: not busy, what="the end of the call that runs")
 
 
 @pytest.mark.budget("event streams")

@@ -136,7 +136,11 @@ def test_a_tenant_that_lists_large_records_all_the_time_keeps_nobody_waiting(ten
             lambda: attacker.post("actions/flood", params={"blocking": "true"}, json={}).is_success,
             what="a large record",
         )
-    refused = attacker.get("activations", params={"docs": "true", "limit": 20})
+    refused = wait_until(
+        lambda: attacker.get("activations", params={"docs": "true", "limit": 20}),
+        lambda answer: not answer.is_success,
+        what="all records to be on disk",
+    )
     assert (refused.status_code, "Ask for fewer with 'limit'" in refused.text) == (413, True)
     before, stop = resident_bytes(tenants.server), threading.Event()
 
