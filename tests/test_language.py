@@ -26,7 +26,7 @@ STANDALONE = re.compile(r"aliquot_bench/(\w+/functions/|views/reader\.py)")  # m
 
 
 class SourceFile:
-    """What the tests need of a module, read in a single walk over its tree."""
+    """A module's docstrings, classes and variables, read in a single walk over its tree."""
 
     def __init__(self, root, path):
         self.name = f"{root.name}/{path.relative_to(root)}"

@@ -285,7 +285,7 @@ def test_a_tenant_with_many_profiles_pushes_out_its_own_zygotes_first(script, tm
 
 
 def test_zygotes_beyond_a_tenants_memory_end_with_its_idle_sandboxes_and_then_starts_are_refused(tmp_path, monkeypatch):
-    """Of 8.5 zygotes one is the platform's own. A tenant may have half of what the others leave."""
+    """Memory is enough for 8.5 zygotes. One is the platform's own, and a tenant may have half of what others leave."""
     monkeypatch.setattr(ZygoteProcess, "used_bytes", property(lambda _: MIN_COUNTED_BYTES))
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     monkeypatch.setattr("aliquot.live.node.zygotes.MAX_MEMORY_DIVISOR", machine / (8.5 * MIN_COUNTED_BYTES))

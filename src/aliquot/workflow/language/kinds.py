@@ -5,7 +5,19 @@ from collections.abc import Callable
 from aliquot.workflow.errors import QUERY_FAILED, RUNTIME, StateError
 from aliquot.workflow.language.mapping import map_phase
 from aliquot.workflow.language.phases import Made, effective, enter_phase, leave_phase, pass_phase, phase, through_phase
-from aliquot.workflow.language.records import CHOICE, FAIL, MAP, PARALLEL, PASS, SUCCEED, TASK, WAIT, Phase, State
+from aliquot.workflow.language.records import (
+    CHOICE,
+    FAIL,
+    MAP,
+    PARALLEL,
+    PASS,
+    SUCCEED,
+    TASK,
+    WAIT,
+    Phase,
+    Resource,
+    State,
+)
 from aliquot.workflow.language.resources import ACCEPTED, read_resource
 from aliquot.workflow.language.rules import read_catchers, read_choices, read_retriers
 from aliquot.workflow.language.sources import Fields, is_seconds, is_wait
@@ -39,6 +51,22 @@ def _arguments(fields: Fields) -> str:
     return "Parameters" if fields.language == JSONPATH else "Arguments"
 
 
+def _working(fields: Fields, kind: str, enter: Phase, resource: Resource | None = None) -> State:
+    """Return a state whose work may fail, so it has Retry and Catch: Task, Parallel, and Map."""
+    return State(
+        name=fields.state,
+        kind=kind,
+        language=fields.language,
+        next=_next(fields),
+        enter=enter,
+        leave=leave_phase(fields),
+        retriers=read_retriers(fields),
+        catchers=read_catchers(fields),
+        resource=resource,
+        comment=_comment(fields),
+    )
+
+
 def _task(fields: Fields) -> State:
     source = fields.raw.get("Resource")
     resource = read_resource(source) if isinstance(source, str) else None
@@ -51,49 +79,18 @@ def _task(fields: Fields) -> State:
     if is_seconds(limit) and is_seconds(beat) and beat >= limit:
         fields.complain("HeartbeatSeconds", f"must be smaller than TimeoutSeconds, which is {limit}")
     named = {"timeout": timeout, "heartbeat": heartbeat}
-    return State(
-        name=fields.state,
-        kind=TASK,
-        language=fields.language,
-        next=_next(fields),
-        enter=enter_phase(fields, named, _arguments(fields)),
-        leave=leave_phase(fields),
-        retriers=read_retriers(fields),
-        catchers=read_catchers(fields),
-        resource=resource,
-        comment=_comment(fields),
-    )
+    return _working(fields, TASK, enter_phase(fields, named, _arguments(fields)), resource)
 
 
 def _parallel(fields: Fields) -> State:
-    return State(
-        name=fields.state,
-        kind=PARALLEL,
-        language=fields.language,
-        next=_next(fields),
-        enter=enter_phase(fields, {}, _arguments(fields)),
-        leave=leave_phase(fields),
-        retriers=read_retriers(fields),
-        catchers=read_catchers(fields),
-        comment=_comment(fields),
-    )
+    return _working(fields, PARALLEL, enter_phase(fields, {}, _arguments(fields)))
 
 
 def _map(fields: Fields) -> State:
     label = fields.raw.get("Label", "")
     if not isinstance(label, str) or len(label) > MAX_LABEL_CHARACTERS:
         fields.complain("Label", f"expected a string of at most {MAX_LABEL_CHARACTERS} characters")
-    return State(
-        name=fields.state,
-        kind=MAP,
-        language=fields.language,
-        next=_next(fields),
-        enter=map_phase(fields),
-        leave=leave_phase(fields),
-        retriers=read_retriers(fields),
-        catchers=read_catchers(fields),
-        comment=_comment(fields),
-    )
+    return _working(fields, MAP, map_phase(fields))
 
 
 def _plain(kind: str, leave: Callable[[Fields], Phase]) -> Callable[[Fields], State]:

@@ -92,16 +92,18 @@ def result_place(fields: Fields) -> Callable[[Value, Value], Value]:
     return lambda root, value: bounded(path.place(root, value))
 
 
+def _left(output: Value, assign: Query | None, scope: Scope) -> Made:
+    """Return what a state leaves behind: its output, and the variables that Assign makes in this scope."""
+    return {"output": output} if assign is None else {"output": output, "assign": assign.run(scope)}
+
+
 def expression_leave(fields: Fields, parts: tuple[str, ...], part: str) -> Phase:
     """Return the last phase of a state whose queries are expressions. Without Output it is the given part."""
     output = fields.template("Output", parts)
     assign = assigned(fields, parts)
 
     def run(scope: Scope) -> Made:
-        made: Made = {"output": scope.states[part] if output is None else output.run(scope)}
-        if assign is not None:
-            made["assign"] = assign.run(scope)
-        return made
+        return _left(scope.states[part] if output is None else output.run(scope), assign, scope)
 
     return phase(run, output, assign)
 
@@ -118,10 +120,7 @@ def through_phase(fields: Fields) -> Phase:
 
     def run(scope: Scope) -> Made:
         inner = scope.at(start(scope))
-        made: Made = {"output": inner.input if output is None else output.run(inner)}
-        if assign is not None:
-            made["assign"] = assign.run(inner)
-        return made
+        return _left(inner.input if output is None else output.run(inner), assign, inner)
 
     return phase(run, output, assign)
 
@@ -144,10 +143,8 @@ def pass_phase(fields: Fields) -> Phase:
         value = inner.input if parameters is None else parameters.run(inner)
         value = result if has_result else value
         placed = place(scope.input, value)
-        made: Made = {"output": placed if output is None else output.run(scope.at(placed))}
-        if assign is not None:
-            made["assign"] = assign.run(scope.at(value))
-        return made
+        left = placed if output is None else output.run(scope.at(placed))
+        return {"output": left} if assign is None else _left(left, assign, scope.at(value))
 
     return phase(run, parameters, output, assign)
 
@@ -161,10 +158,7 @@ def catch_phase(fields: Fields) -> Phase:
 
     def run(scope: Scope) -> Made:
         error = scope.states[ERROR_OUTPUT]
-        made: Made = {"output": place(scope.input, error)}
-        if assign is not None:
-            made["assign"] = assign.run(scope.at(error))
-        return made
+        return _left(place(scope.input, error), assign, scope.at(error))
 
     return phase(run, assign)
 
