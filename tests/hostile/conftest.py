@@ -1,6 +1,7 @@
 """A server with two tenants for each module of hostile tests."""
 
 import pytest
+from network_peers import echo_server
 from tenants import Tenants, served
 
 from aliquot.testing.server import LiveServer
@@ -36,3 +37,10 @@ def tenants(tmp_path_factory, server_options, server_environment):
         server.client(server.create_namespace("neighbour")) as neighbour,
     ):
         yield Tenants(server, attacker, neighbour)
+
+
+@pytest.fixture(scope="module")
+def echo():
+    """Return the address of a server on this machine."""
+    with echo_server("127.0.0.77") as address:
+        yield address

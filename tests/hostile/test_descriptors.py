@@ -9,12 +9,12 @@ from pathlib import Path
 import httpx
 import pytest
 from sandboxes import strongest
-from tenants import Tenants
+from tenants import SmallServer, Tenants
 
-from aliquot.testing.server import LiveServer, open_files
+from aliquot.testing.server import open_files
 from aliquot.testing.waiting import wait_until
 
-MAX_FILES = 512
+MAX_FILES = SmallServer.MAX_FILES
 SLEEPS = "import time\ndef main(args):\n    time.sleep(args.get('s', 0))\n    return {}\n"
 OPENS = """
 import time
@@ -36,13 +36,6 @@ def main(args):
         print('x' * 1000)
     return {}
 """
-
-
-class SmallServer(LiveServer):
-    """A server that may open few files."""
-
-    def command(self, command):
-        return ["bash", "-c", f'ulimit -n {MAX_FILES}; exec "$@"', "bash", *command]
 
 
 @pytest.fixture(scope="module")

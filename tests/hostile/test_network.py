@@ -6,23 +6,18 @@ import os
 import shutil
 import signal
 import socket
-import socketserver
 import threading
 from pathlib import Path
 
 import psutil
 import pytest
+from network_peers import API, CONNECT, RUN, WITH_KEY, echo_server, found, own_address
 from sandboxes import strongest
 
-from aliquot.live.node.network import machine
-from aliquot.testing.server import LiveServer
 from aliquot.testing.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(not strongest().network, reason="no network namespaces here")
 
-# Runs a snippet that leaves its finding in `found`.
-RUN = "def main(args):\n    space = {'args': args}\n    exec(args['code'], space)\n    return {'found': space['found']}"
-WITH_KEY = {"annotations": [{"key": "provide-api-key", "value": True}]}
 RELAY = "aliquot.live.node.network.process"
 
 LISTEN = """
@@ -56,22 +51,6 @@ port = args['port']
 found = [reach(socket.AF_INET, (host, port)) for host in args['hosts']]
 found += [reach(socket.AF_INET6, ('::1', port)), reach(socket.AF_UNIX, '\\0aliquot-' + str(port))]
 """
-CONNECT = """
-import socket
-found = []
-for host, port in args['places']:
-    try:
-        with socket.create_connection((host, port), timeout=10) as sock:
-            sock.sendall(b'ping')
-            sock.shutdown(socket.SHUT_WR)
-            text = b''
-            while (piece := sock.recv(100)):
-                text += piece
-            found.append(text.decode())
-    except OSError as error:
-        found.append(type(error).__name__)
-"""
-
 NODE = """
 const net = require('net');
 const connect = ([host, port]) => new Promise((resolve) => {
@@ -86,37 +65,10 @@ exports.main = async ({ places }) => ({ found: await Promise.all(places.map(conn
 """
 
 
-class Echo(socketserver.BaseRequestHandler):
-    """Answers with everything that was sent, once the sender has ended."""
-
-    def handle(self):
-        text = b""
-        while piece := self.request.recv(65536):
-            text += piece
-        self.request.sendall(b"echo " + text)
-
-
-class EchoServer(socketserver.ThreadingTCPServer):
-    daemon_threads = True
-    allow_reuse_address = True
-    request_queue_size = 512
-
-
-@pytest.fixture(scope="module")
-def echo():
-    """Return the address of a server on this machine."""
-    with EchoServer(("127.0.0.77", 0), Echo) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield server.server_address
-        server.shutdown()
-
-
 @pytest.fixture(scope="module")
 def other_echo():
-    with EchoServer(("127.0.0.78", 0), Echo) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield server.server_address
-        server.shutdown()
+    with echo_server("127.0.0.78") as address:
+        yield address
 
 
 @pytest.fixture(scope="module")
@@ -130,10 +82,6 @@ def tenants(tenants):
         for name in ("run", "other"):
             client.deploy(name, RUN, limits={"timeout": 60_000}, **WITH_KEY)
     return tenants
-
-
-def found(client, code, *, name="run", **args):
-    return client.result(name, {"code": code, **args})["found"]
 
 
 def begin(client, code, *, name="run", **args):
@@ -150,16 +98,6 @@ def relay_of(server):
         except OSError:
             continue
     return None
-
-
-def own_address():
-    """Return an address of this machine other than that of loopback, if it has one."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        try:
-            sock.connect(("192.0.2.1", 9))
-        except OSError:
-            return "127.0.0.1"
-        return sock.getsockname()[0]
 
 
 def test_a_port_that_a_function_opens_is_its_own(tenants):
@@ -286,16 +224,6 @@ for text in (b'one', b'two'):
         assert found(tenants.neighbour, code, place=echo) == [*one, *two]
 
 
-API = """
-import base64, json, os, urllib.request
-key = base64.b64encode(os.environ['__OW_API_KEY'].encode()).decode()
-request = urllib.request.Request(
-    os.environ['__OW_API_HOST'] + '/api/v1/namespaces', headers={'Authorization': 'Basic ' + key}
-)
-found = json.load(urllib.request.urlopen(request, timeout=30))
-"""
-
-
 def test_functions_call_the_platform(tenants):
     assert found(tenants.neighbour, API) == ["neighbour"]
     assert found(tenants.attacker, API) == ["attacker"]
@@ -372,63 +300,3 @@ def test_a_flood_of_connections_harms_only_its_tenant(tenants, echo):
         )
     wait_until(lambda: len(connections_of(relay)), lambda left: left == 0, what="the end of all connections")
     assert found(tenants.attacker, CONNECT, places=[echo]) == ["echo ping"]
-
-
-# --- a closed network -----------------------------------------------------------------------------------------
-
-FAILS_AT_ONCE = {"OSError", "ConnectionRefusedError", "ConnectionResetError", "gaierror"}
-
-
-def test_a_closed_network_leaves_only_the_api(tmp_path, echo):
-    with LiveServer(tmp_path / "data", "--egress", "none") as server, server.client() as client:
-        client.deploy("run", RUN, **WITH_KEY)
-        answers = found(client, CONNECT, places=[echo, ["192.0.2.1", 80], [own_address(), echo[1]], ["pypi.org", 443]])
-        assert set(answers) <= FAILS_AT_ONCE
-        assert found(client, API) == ["guest"]
-        own = """
-import socket
-server = socket.create_server(('127.0.0.1', 0))
-client = socket.create_connection(server.getsockname())
-client.sendall(b'own')
-found = server.accept()[0].recv(10).decode()
-"""
-        assert found(client, own) == "own"
-
-
-DNS = """
-import socket, struct
-def ask(name):
-    question = b''.join(bytes([len(part)]) + part.encode() for part in name.split('.')) + struct.pack('!xHH', 1, 1)
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        sock.settimeout(10)
-        sock.sendto(struct.pack('!HHHHHH', 7, 0x100, 1, 0, 0, 0) + question, (args['server'], 53))
-        data = sock.recv(2000)
-    number, flags, _, answers, _, _ = struct.unpack_from('!HHHHHH', data)
-    assert number == 7
-    return [flags & 15, [socket.inet_ntoa(data[len(data) - 16 * n - 4:][:4]) for n in range(answers)]]
-found = [ask(name) for name in args['names']]
-"""
-
-
-def test_a_list_answers_only_for_the_names_in_it(tmp_path):
-    """Names of other hosts do not leave the machine, because they could carry data out."""
-    nameservers = [str(each) for each in machine.nameservers() if each.version == 4]
-    name = socket.gethostname().lower()
-    try:
-        address = socket.gethostbyname(name)
-    except OSError:
-        pytest.skip("the machine does not know its own name")
-    if not nameservers:
-        pytest.skip("the machine asks no nameserver")
-    with (
-        EchoServer((address, 0), Echo) as listed,
-        LiveServer(tmp_path / "data", "--egress", f"{name}:{listed.server_address[1]}") as server,
-        server.client() as client,
-    ):
-        threading.Thread(target=listed.serve_forever, daemon=True).start()
-        client.deploy("run", RUN)
-        assert found(client, DNS, server=nameservers[0], names=[name, "pypi.org"]) == [[0, [address]], [3, []]]
-        assert found(client, CONNECT, places=[["192.0.2.1", 80]]) == ["ConnectionResetError"]
-        if not address.startswith("127."):  # which a sandbox has for itself
-            assert found(client, CONNECT, places=[listed.server_address]) == ["echo ping"]
-        listed.shutdown()

@@ -2,8 +2,6 @@
 
 import os
 import socket
-import socketserver
-import threading
 import time
 from contextlib import ExitStack
 from statistics import median
@@ -13,17 +11,15 @@ import psutil
 import pytest
 from package_index import PackageIndex
 from sandboxes import strongest
-from tenants import NEIGHBOUR_CODE, Tenants, rows_of_the_page
+from tenants import NEIGHBOUR_CODE, SmallServer, Tenants, rows_of_the_page
 
 from aliquot.runtime.frames import REPLY
 from aliquot.testing.client import to_pairs
-from aliquot.testing.server import LiveServer
 from aliquot.testing.waiting import wait_until
 
 pytestmark = pytest.mark.long
 
 MIB = 2**20
-MAX_FILES = 1024
 SLOTS = 4
 CALLS = 300
 MAX_RATIO = 2
@@ -78,44 +74,24 @@ UNFINISHED = (
 FLOODS = {"one build", "reads of records", "environments", "records", "results that wait for the disk", "disk"}
 
 
-class SmallServer(LiveServer):
-    def command(self, command):
-        return ["bash", "-c", f'ulimit -n {MAX_FILES}; exec "$@"', "bash", *command]
-
-
-class Echo(socketserver.ThreadingTCPServer):
-    daemon_threads = True
-    request_queue_size = 512
-
-
-class Waiting(socketserver.BaseRequestHandler):
-    def handle(self):
-        self.request.recv(1)
+class LargerServer(SmallServer):
+    MAX_FILES = 1024
 
 
 @pytest.fixture(scope="module")
-def place():
-    """Return the address of a server that functions may reach, and that never answers."""
-    with Echo(("127.0.0.77", 0), Waiting) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield server.server_address
-        server.shutdown()
-
-
-@pytest.fixture(scope="module")
-def tenants(tmp_path_factory, place):
+def tenants(tmp_path_factory, echo):
     limits = {
         "bodies_bytes": 64 * MIB, "replies_bytes": 330 * MIB, "calls_in_flight": 400, "event_streams": 40,
         "unread_bytes": 8 * MIB, "egress_connections": 80, "entities_per_namespace": 200, "kept_bytes": 300 * MIB,
         "alarms_per_namespace": 50, "sessions_per_namespace": 50,
     }  # fmt: skip
     options = [word for name, value in limits.items() for word in ("--limit", f"{name}={value}")]
-    options += ["--devices", "host:1", "--cpu-slots", str(SLOTS), "--egress", f"all,{place[0]}:{place[1]}"]
+    options += ["--devices", "host:1", "--cpu-slots", str(SLOTS), "--egress", f"all,{echo[0]}:{echo[1]}"]
     inherited = {key: value for key, value in os.environ.items() if not key.startswith("PIP_")}
     with PackageIndex(stuck=("stuck",)) as index:
         env = inherited | {"PIP_CONFIG_FILE": os.devnull, "PIP_INDEX_URL": index.url, "PIP_RETRIES": "0"}
         with (
-            SmallServer(tmp_path_factory.mktemp("table") / "data", *options, env=env) as server,
+            LargerServer(tmp_path_factory.mktemp("table") / "data", *options, env=env) as server,
             server.client(server.create_namespace("attacker")) as attacker,
             server.client(server.create_namespace("neighbour")) as neighbour,
         ):
@@ -184,11 +160,11 @@ class Attack:
         path = "/api/v1/namespaces/_/actions/sleeps?blocking=true&timeout=60000"
         self._deploy("sleeps", SLEEPS, limits={"instances": 1, "timeout": 600_000})
         body = b'{"s":%d}' % SECONDS
-        for _ in range(MAX_FILES // 2):
+        for _ in range(LargerServer.MAX_FILES // 2):
             self._connect(self._head("POST", path, f"Content-Length: {len(body)}") + body)
 
     def connections_without_a_key(self):
-        for _ in range(MAX_FILES):
+        for _ in range(LargerServer.MAX_FILES):
             self._connect(b"")
 
     def _follow(self, code):
@@ -298,7 +274,7 @@ def p99(tenants):
 
 
 @pytest.mark.parametrize("row", sorted(set(rows_of_the_page()) - FLOODS))
-def test_the_p99_of_the_neighbour_stays_within_twice_its_quiet_value(tenants, place, tmp_path, row):
+def test_the_p99_of_the_neighbour_stays_within_twice_its_quiet_value(tenants, echo, tmp_path, row):
     """The machine's own noise comes and goes, the attack's effect would stay: measure in turn, and take a median."""
     if row == "open files of datasets" and not strongest().views:
         pytest.skip("this machine cannot show datasets to functions")
@@ -306,7 +282,7 @@ def test_the_p99_of_the_neighbour_stays_within_twice_its_quiet_value(tenants, pl
     ratios = []
     for _ in range(7):
         quiet = p99(tenants)
-        attack = Attack(tenants, place, tmp_path)
+        attack = Attack(tenants, echo, tmp_path)
         with attack.held:
             getattr(attack, method_of(row))()
             settle(tenants.server)

@@ -12,6 +12,15 @@ PAGE = DOCS / "reference" / "security.md"
 served = []  # the server of each first call of a neighbour that was answered
 
 
+class SmallServer(LiveServer):
+    """A server that may open few files."""
+
+    MAX_FILES = 512
+
+    def command(self, command):
+        return ["bash", "-c", f'ulimit -n {self.MAX_FILES}; exec "$@"', "bash", *command]
+
+
 class Tenants(NamedTuple):
     server: LiveServer
     attacker: NamespaceClient
