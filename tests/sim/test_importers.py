@@ -9,6 +9,23 @@ from random import Random
 from statistics import mean, pstdev
 
 import pytest
+from small_traces import (
+    AZURE,
+    CODE,
+    CONV,
+    CONVERSATION,
+    DURATIONS,
+    MEMORY,
+    MQFQ,
+    PHILLY,
+    SERVEGEN,
+    SMALL,
+    SYNTHETIC,
+    TIMM,
+    check,
+    take,
+    write,
+)
 
 import aliquot.sim.importers
 from aliquot.core.errors import InputError
@@ -18,94 +35,9 @@ from aliquot.sim.arrivals import Arrival
 from aliquot.sim.importers import IMPORTERS
 from aliquot.sim.importers.gaps import GAP_DISTRIBUTIONS
 from aliquot.sim.importers.profiles import read_mqfq, read_timm
-from aliquot.sim.importers.request import ImportRequest
 from aliquot.sim.importers.scaling import measure, rescale, time_scale
 from aliquot.sim.output_files import write_arrivals, write_functions
 from aliquot.sim.traces import FunctionsFile, TraceFile
-
-REAL = Path(__file__).parents[2].parent / "shared" / "data"
-real = pytest.mark.skipif(not REAL.is_dir(), reason="the real traces are not beside the repository")
-
-AZURE = "azure_functions_2019/dirigent500_invocations.csv.gz"
-DURATIONS = "azure_functions_2019/dirigent500_durations.csv.gz"
-MEMORY = "azure_functions_2019/dirigent500_memory.csv.gz"
-CODE = "azure_llm_2023/AzureLLMInferenceTrace_code.csv"
-CONV = "azure_llm_2023/AzureLLMInferenceTrace_conv.csv"
-CONVERSATION = "mooncake/conversation_trace.jsonl.gz"
-SYNTHETIC = "mooncake/synthetic_trace.jsonl.gz"
-PHILLY = "philly_jobs/philly_jobs.csv.gz"
-SERVEGEN = "servegen_clients/servegen_client_rates.csv.gz"
-MQFQ = "function_profiles/mqfq_v100_table.csv"
-TIMM = "function_profiles/timm/benchmark-infer-amp-nchw-pt240-cu124-{}.csv"
-
-LLM_HEADER = "TIMESTAMP,ContextTokens,GeneratedTokens\r\n"
-TIMM_HEADER = (
-    "model,infer_img_size,infer_samples_per_sec,infer_step_time,infer_batch_size,param_count,infer_gmacs,infer_macts\n"
-)
-SMALL = {
-    AZURE: (
-        "HashOwner,HashApp,HashFunction,Trigger,480,481,482\n"
-        "aaaaaaaa1,app1,ffffff01,http,2,0,1\n"
-        "aaaaaaaa1,app2,ffffff02,queue,0,300,0\n"
-        "bbbbbbbb1,app3,eeeeee01,timer,0,0,0\n"
-        "aaaaaaaa2,app4,dddddd01,http,1,1,1\n"
-    ),
-    DURATIONS: (
-        "HashOwner,HashApp,HashFunction,Average,Count,percentile_Average_0,percentile_Average_1,percentile_Average_25,"
-        "percentile_Average_50,percentile_Average_75,percentile_Average_99,percentile_Average_100\n"
-        "aaaaaaaa1,app2,ffffff02,300,9,100,100,200,300,400,500,500\n"
-        "aaaaaaaa1,app1,ffffff01,0,9,0,0,0,0,0,0,0\n"
-        "aaaaaaaa2,app4,dddddd01,2500,9,2500,2500,2500,2500,2500,2500,2500\n"
-    ),
-    MEMORY: (
-        "HashFunction,HashOwner,HashApp,SampleCount,AverageAllocatedMb_pct50,AverageAllocatedMb_pct99\n"
-        "ffffff01,aaaaaaaa1,app1,3,512.0,600.0\n"
-        "ffffff02,aaaaaaaa1,app2,3,1024.0,1100.0\n"
-        "dddddd01,aaaaaaaa2,app4,3,0.5,1.0\n"
-    ),
-    CODE: LLM_HEADER + "2023-11-16 18:17:03.0000000,1000,10\r\n2023-11-16 18:17:05.5000001,2000,30",
-    CONV: LLM_HEADER + "2023-11-16 18:17:01.9799600,100,100\r\n",
-    CONVERSATION: (
-        '{"timestamp": 0, "input_length": 5000, "output_length": 50, "hash_ids": [0, 1]}\n'
-        '{"timestamp": 27000, "input_length": 0, "output_length": 1, "hash_ids": []}\n'
-    ),
-    SYNTHETIC: '\n{"timestamp": 1500, "input_length": 10, "output_length": 0, "hash_ids": []}\n',
-    PHILLY: (
-        "timestamp,duration,num_gpus,gpu_time,cluster\n"
-        "2017-10-09 07:01:55,66.0,1,66.0,b\n"
-        "2017-10-09 06:00:00,10.0,8,80.0,a\n"
-        "2017-10-09 07:01:45,100.0,1,100.0,a\n"
-        "2017-10-09 08:01:45,200.0,1,200.0,a\n\n"
-    ),
-    SERVEGEN: (
-        "model,client,t_s,rate_rps,cv,dist,p1,p2\n"
-        "m-small,0,0,0.0,0.0,,0.0,0.0\n"
-        "m-small,0,300,0.5,2.0,Gamma,0.25,8.0\n"
-        "m-small,0,600,0.0,0.0,,0.0,0.0\n"
-        "deepseek-r1,7,0,0.1,1.5,Weibull,0.7,7.9\n"
-        "deepseek-r1,7,300,0.2,1.0,,0.0,0.0\n"
-        "mm-image,1,0,0.0,0.0,,0.0,0.0\n"
-    ),
-    MQFQ: (
-        "function,suite,gpu_warm_s,cpu_warm_s,gpu_cold_s,cold_container_no_gpu_s,in_published_table\n"
-        "imagenet,ML,2.253,5.477,8.581,6.907,1\n"
-        "myocyte,Rodinia,2.784,39.277,2.145,0.980,1\n"
-        "rnn,ML,0.366,0.048,4.284,3.776,0\n"
-    ),
-    TIMM.format("rtx3090"): (
-        TIMM_HEADER + "tiny,224,1024,1,1024,100,1,2\n"
-        "tiny,160,2048,1,1024,100,1,1\n"
-        "huge,224,10,1,64,100,1,300\n"
-        "blank,224,10,1,64,100,,\n"
-        "only-here,224,10,1,64,100,1,1\n"
-    ),
-    TIMM.format("rtx4090"): (
-        TIMM_HEADER + "tiny,160,4096,1,1024,100,1,1\n"
-        "tiny,224,3072,1,1024,100,1,2\n"
-        "huge,224,20,1,64,100,1,300\n"
-        "blank,224,20,1,64,100,,\n"
-    ),
-}
 
 
 @pytest.fixture
@@ -114,28 +46,6 @@ def data(tmp_path):
     for name, text in SMALL.items():
         write(folder, name, text)
     return folder
-
-
-def write(folder, name, text):
-    path = folder / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
-
-
-def take(kind, data, **options):
-    """Import a trace and return its functions and a list of arrivals."""
-    imported = IMPORTERS[kind](ImportRequest(data, **options))
-    return imported.functions, list(imported.arrivals)
-
-
-def check(kind, data, **options):
-    """Check the properties of every import."""
-    functions, arrivals = take(kind, data, **options)
-    assert arrivals[0].time_s == 0
-    assert all(one.time_s <= other.time_s for one, other in pairwise(arrivals))
-    assert {arrival.function for arrival in arrivals} <= set(functions)
-    assert all(name == function.name for name, function in functions.items())
-    return functions, arrivals
 
 
 def test_the_table_names_every_importer_once():
@@ -427,53 +337,3 @@ def test_the_offered_load_is_the_work_over_the_span_over_the_devices():
     idle = [arrival._replace(run_s=0) for arrival in arrivals]
     with pytest.raises(InputError, match="--load: all calls run for no time, so no time scale gives a load of 1"):
         time_scale(measure(idle, functions), 1, 1)
-
-
-# --- the real data
-
-
-@real
-@pytest.mark.parametrize(
-    ("kind", "calls"),
-    [
-        ("azure_llm", {"code": 8_819, "conv": 19_366}),
-        ("mooncake", {"conversation": 12_031, "synthetic": 3_993}),
-    ],
-)
-def test_the_real_llm_traces_have_the_calls_their_readme_counts(kind, calls):
-    functions, arrivals = check(kind, REAL)
-    assert Counter(arrival.function for arrival in arrivals) == calls
-    assert set(functions) == set(calls)
-    assert arrivals[-1].time_s < 3600
-
-
-@real
-def test_the_real_philly_jobs_are_of_15_tenants():
-    functions, arrivals = check("philly", REAL)
-    assert len(arrivals) == 76_627
-    assert len(functions) == len({arrival.tenant for arrival in arrivals}) == 15
-    day = take("philly", REAL, start_s=30 * 86_400, duration_s=86_400)[1]
-    assert day
-    assert day[-1].time_s < 86_400
-
-
-@real
-@pytest.mark.parametrize("profile", ["mqfq", "timm", "own"])
-def test_the_real_azure_functions_are_called_as_counted(profile):
-    with gzip.open(REAL / AZURE, "rt") as file:
-        next(file)
-        counts = [[int(count) for count in line.split(",")[4:]] for line in file]
-    assert sum(map(sum, counts)) == 3_037_902
-    functions, arrivals = check("azure_functions", REAL, profile=profile, start_s=3600, duration_s=300)
-    assert len(arrivals) == sum(sum(row[60:65]) for row in counts)
-    assert len(functions) == sum(any(row[60:65]) for row in counts)
-    assert arrivals[-1].time_s < 300
-    assert all(function.memory_bytes <= 16 * GIB for function in functions.values())
-
-
-@real
-def test_the_real_servegen_clients_call_at_their_rates():
-    functions, arrivals = check("servegen", REAL, calls=20_000)
-    assert len(arrivals) == 20_000
-    assert {name.rpartition("-c")[0] for name in functions} == {"m-small", "deepseek-r1", "mm-image"}
-    assert len(functions) == 137  # the other 14 of 151 clients have no calls on the first day

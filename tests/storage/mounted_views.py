@@ -1,7 +1,9 @@
 """Helpers for the tests of views: a real mount over a real cache, and an origin whose files can be held back."""
 
 import contextlib
+import hashlib
 import os
+import random
 import subprocess
 import sys
 import threading
@@ -18,6 +20,23 @@ from aliquot.storage.origins.base import Origin
 from aliquot.storage.origins.local import LocalOrigin
 from aliquot.storage.view.events import FileOpened, PieceWaited
 from aliquot.storage.view.views import ViewServer
+
+# A program that prints the sum of a file.
+READ = "import sys, hashlib; print(hashlib.md5(open(sys.argv[1] + '/' + sys.argv[2], 'rb').read()).hexdigest())"
+
+
+def md5(data: bytes) -> str:
+    return hashlib.md5(data).hexdigest()  # noqa: S324 - a sum, no secret
+
+
+def make_origin(place: Path) -> Path:
+    """Make a directory with a few files, one of them of several megabytes."""
+    (place / "a" / "b").mkdir(parents=True)
+    (place / "plain.txt").write_text("hello")
+    (place / "a" / "b" / "numbers").write_bytes(random.Random(1).randbytes(3_000_000))
+    (place / "a" / "b" / "empty").touch()
+    os.utime(place / "plain.txt", (1_000_000_000.25, 1_000_000_000.25))
+    return place
 
 
 def has_views() -> bool:

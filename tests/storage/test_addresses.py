@@ -2,7 +2,7 @@
 
 import pytest
 
-from aliquot.storage.addresses import redact_for_tenants
+from aliquot.storage.addresses import redact_for_tenants, secrets_in, without_secrets
 from aliquot.storage.records import Dataset
 
 
@@ -43,3 +43,18 @@ from aliquot.storage.records import Dataset
 )
 def test_a_datasets_name_stands_for_its_address(dataset, text, told):
     assert redact_for_tenants(text, dataset) == told
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("simplecache::s3://key:hunter2@bucket/x", "simplecache::s3://bucket/x"),
+        ("zip://a::https://u:hunter2@h/f.zip?sig=hunter2", "zip://a::https://h/f.zip"),
+        ("zip://a?k=hunter2::simplecache::ftp://u:hunter2@h/f", "zip://a::simplecache::ftp://h/f"),
+        ("http://u:hunter2@[fe80::1]:80/x", "http://[fe80::1]:80/x"),
+        ("host::module/x", "host::module/x"),
+    ],
+)
+def test_no_link_of_a_chain_of_addresses_shows_its_secrets(url, shown):
+    assert without_secrets(url) == shown
+    assert "hunter2" in secrets_in(url) or "hunter2" not in url

@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 
 from aliquot.core.units import GIB
+from aliquot.live.device.base import DriverContext
 from aliquot.live.device.nvidia.commands import CommandResult
 from aliquot.live.device.nvidia.nvml import Gpu, MigInstance, Nvml, NvmlError
 
@@ -12,6 +13,8 @@ FIRST = Gpu(0, "GPU-aaaa", "RTX 4090", 24 * GIB, minor=3)
 SECOND = Gpu(1, "GPU-bbbb", "RTX 3090", 24 * GIB, minor=4)
 INSTANCES = MigInstance("MIG-1", 20 * GIB), MigInstance("MIG-2", 40 * GIB)
 CUT = Gpu(2, "GPU-cccc", "A100", 80 * GIB, 5, mig=True, instances=INSTANCES)
+CONTROL = "nvidia-cuda-mps-control"
+FREE = DriverContext(own_root=True)
 LIBRARY_SOURCE = Path(__file__).parent / "fake_nvml.c"
 
 

@@ -25,6 +25,8 @@ DEVICES = (
     DeviceSpec("cpu", kind="cpu", concurrency=8),
     DeviceSpec("host-1", kind="host", memory_bytes=2**30),
 )
+ECHO = "def main(args):\n    return args\n"
+BROKEN = {"error": "The action failed to generate or locate a binary. See logs for details."}
 
 
 needs_nodejs = pytest.mark.skipif(shutil.which("node") is None, reason="Node.js is not installed")

@@ -1,111 +1,18 @@
 """The transfer machine of the node cache: event in, step or decision out. No threads, no files, no clock."""
 
 import errno
-import random
-from typing import NamedTuple
 
 import pytest
+from transfer_driver import CHUNK, Driver, StubOrigin, key
 
-from aliquot.storage.cache.records import CacheSettings, Urgency
+from aliquot.storage.cache.records import Urgency
 from aliquot.storage.cache.transfers.decisions import FailRequest, FreeChunk, HandOver, RemoveFile, ServeRead
-from aliquot.storage.cache.transfers.entry import CacheEntry
 from aliquot.storage.cache.transfers.failures import MAX_CHANGES, MAX_FAILURES, RETRY_S
-from aliquot.storage.cache.transfers.machine import TransferMachine
-from aliquot.storage.cache.transfers.transfer import FileRequest, ReadRequest, StepKind
+from aliquot.storage.cache.transfers.transfer import StepKind
 from aliquot.storage.errors import AbsentError, CacheRefusedError, ChangedError, OriginError, RoomError
-from aliquot.storage.records import FileKey, Found, Listed
+from aliquot.storage.records import Found
 
-CHUNK = 100
 DISK_FULL = OSError(errno.ENOSPC, "No space left on device")
-
-
-class StubOrigin(NamedTuple):
-    identity: str = "origin"
-    link: str = "link"
-
-
-ORIGIN = StubOrigin()
-
-
-def key(path):
-    return FileKey("d", path)
-
-
-class Driver:
-    """Sends events to a machine and performs its steps as a worker would, at times that the test sets."""
-
-    def __init__(self, **settings):
-        defaults = {"limit_bytes": 1000, "chunk_bytes": CHUNK, "whole_bytes": 500, "workers": 4, "eviction": "lru"}
-        self.machine = TransferMachine(CacheSettings(**{**defaults, **settings}), now=0.0)
-        self.now = 0.0
-
-    def request(self, path, *, urgency=Urgency.DEMAND, opens=True, origin=ORIGIN):
-        request = FileRequest(key(path), origin, urgency, opens=opens, now=self.now)
-        self.machine.request(request, now=self.now)
-        return request
-
-    def read(self, entry, offset, length, *, is_sequential=False):
-        request = ReadRequest(entry.key, ORIGIN, offset, length)
-        self.machine.read(entry, request, is_sequential=is_sequential, now=self.now)
-        return request
-
-    def decisions(self):
-        return self.machine.take_decisions()
-
-    def step(self, kind=None):
-        step = self.machine.next_step(now=self.now)
-        assert kind is None or (step is not None and step.kind is kind), step
-        return step
-
-    def answer(self, step, size, version="1", *, ranged=True, is_asked=True):
-        """Let the origin name the version of the step's file."""
-        transfer = step.transfer
-        listed = Listed(transfer.key.path, size, version)
-        entry = self.machine.usable_entry(transfer, listed, ranged=ranged)
-        if entry is None:
-            entry = CacheEntry(transfer.key, listed, transfer.origin.identity, None, CHUNK)
-        self.machine.version_known(step, entry, is_asked=is_asked, ranged=ranged, now=self.now)
-        return entry
-
-    def fetch(self, step, *, is_confirmed=True):
-        assert self.machine.reserve_chunk(step, can_free=True, now=self.now) is True
-        self.arrive(step, is_confirmed=is_confirmed)
-
-    def arrive(self, step, *, is_confirmed=True):
-        self.machine.chunk_arrived(step, b"crc!", is_hole=False, is_confirmed=is_confirmed, now=self.now)
-        self.machine.step_ended(step, now=self.now)
-
-    def fail(self, step, error):
-        self.machine.step_failed(step, error, now=self.now)
-        self.machine.step_ended(step, now=self.now)
-
-    def finish(self):
-        """Perform all steps of small files until none is left."""
-        while (step := self.step()) is not None:
-            if step.kind is StepKind.ASK:
-                self.answer(step, 3 * CHUNK)
-            elif step.kind is StepKind.CHUNK:
-                self.fetch(step)
-            else:
-                self.machine.committed(step, now=self.now)
-            self.machine.step_ended(step, now=self.now)
-
-    def cached(self, path):
-        """Bring a file of three chunks into the cache, and close it again."""
-        self.request(path)
-        self.finish()
-        (handed,) = self.decisions()
-        self.machine.handed_over(handed, now=self.now)
-        self.machine.handle_closed(handed.entry, now=self.now)
-        return handed.entry
-
-    def opened(self, size, path="a"):
-        """Open a file that is read in parts, of which nothing is here yet."""
-        self.request(path)
-        entry = self.answer(self.step(StepKind.ASK), size)
-        (handed,) = self.decisions()
-        self.machine.handed_over(handed, now=self.now)
-        return entry
 
 
 def errors_of(decisions):
@@ -447,91 +354,3 @@ def test_a_read_of_a_dropped_version_fails():
     read = driver.read(entry, 0, 10)
     removed, failed = driver.decisions()
     assert (removed, failed.request, type(failed.error)) == (RemoveFile(entry), read, ChangedError)
-
-
-# --- any sequence of events -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("seed", range(60))
-def test_every_request_is_answered_once_and_the_bytes_add_up(seed):
-    chance = random.Random(seed)
-    driver = Driver(limit_bytes=8 * CHUNK, revalidate_s=chance.choice([0.0, 5.0]))
-    open_requests, handles, removed = {}, [], []
-    for _ in range(300):
-        driver.now += chance.random()
-        _random_event(driver, chance, open_requests, handles)
-        for decision in driver.decisions():
-            if isinstance(decision, RemoveFile):
-                removed.append(decision.entry)
-                continue
-            del open_requests[decision.request]  # a second answer would raise
-            if isinstance(decision, HandOver) and decision.request.opens:
-                driver.machine.handed_over(decision, now=driver.now)
-                handles.append(decision.entry)
-        _check_bytes(driver.machine, handles)
-    assert len(set(removed)) == len(removed)
-    driver.machine.fail_all(now=driver.now)
-    assert {decision.request for decision in driver.decisions() if isinstance(decision, FailRequest)} == set(
-        open_requests
-    )
-
-
-def _random_event(driver, chance, open_requests, handles):
-    draw = chance.random()
-    if draw < 0.2:
-        request = FileRequest(
-            key(chance.choice("abcdef")), ORIGIN, chance.choice(list(Urgency)), opens=chance.random() < 0.6, now=0.0
-        )
-        open_requests[request] = None
-        driver.machine.request(request, now=driver.now)
-    elif draw < 0.3 and handles:
-        entry = chance.choice(handles)
-        read = ReadRequest(entry.key, ORIGIN, chance.randrange(entry.listed.size), chance.randrange(3 * CHUNK))
-        open_requests[read] = None
-        driver.machine.read(entry, read, is_sequential=chance.random() < 0.5, now=driver.now)
-    elif draw < 0.4 and handles:
-        driver.machine.handle_closed(handles.pop(chance.randrange(len(handles))), now=driver.now)
-    elif draw < 0.45 and open_requests:
-        request = chance.choice(list(open_requests))
-        del open_requests[request]
-        driver.machine.cancel(request, now=driver.now)
-    elif draw < 0.46:
-        driver.machine.drop_unused(None, now=driver.now)
-    elif (step := driver.step()) is not None:
-        _random_outcome(driver, chance, step)
-        driver.machine.step_ended(step, now=driver.now)
-
-
-def _random_outcome(driver, chance, step):
-    draw = chance.random()
-    if draw < 0.1:
-        error = chance.choice([OriginError("down"), ChangedError("changed"), AbsentError("absent")])
-        if step.kind is not StepKind.CHUNK or driver.machine.reserve_chunk(step, can_free=False, now=driver.now):
-            driver.machine.step_failed(step, error, now=driver.now)
-    elif step.kind is StepKind.ASK:
-        size = CHUNK * (1 + ord(step.transfer.key.path) % 12)
-        driver.answer(step, size, chance.choice("1112"), is_asked=chance.random() < 0.5)
-    elif step.kind is StepKind.CHUNK:
-        while isinstance(answer := driver.machine.reserve_chunk(step, can_free=True, now=driver.now), FreeChunk):
-            driver.machine.chunk_freed(answer)
-        if answer:
-            driver.arrive(step, is_confirmed=chance.random() < 0.7)
-    elif step.kind is StepKind.CONFIRM:
-        driver.machine.confirmed(step, set(step.transfer.entry.unconfirmed), now=driver.now)
-    else:
-        driver.machine.committed(step, now=driver.now)
-
-
-def _check_bytes(machine, handles):
-    space = machine.space
-    running = [transfer.entry for transfer in machine.transfers.values() if transfer.entry is not None]
-    entries = {id(entry): entry for entry in [*space.entries.values(), *handles, *running]}.values()
-    assert space.used_bytes == sum(entry.disk_bytes + entry.reserved_bytes for entry in entries)
-    assert 0 <= space.used_bytes <= space.limit_bytes
-    assert machine.stats().open == len(handles)
-    for entry in space.entries.values():
-        present_bytes = sum(entry.span(chunk)[1] for chunk in entry.digests)
-        assert 0 <= entry.reserved_bytes <= entry.listed.size - present_bytes
-        transfer = machine.transfers.get(entry.key)  # no step of it runs while this is checked
-        assert entry.reserved_bytes == 0 or (entry.busy and transfer.is_reserved)
-        assert not entry.idle or (entry.pins == 0 and not entry.busy)
