@@ -1,7 +1,7 @@
-"""Zips and images from the PUT to the result, in real sandboxes."""
+"""Archives and images from the PUT to the result, in real sandboxes."""
 
 import pytest
-from sandboxes import needs_nodejs, zipped
+from sandboxes import needs_nodejs, tarred, zipped
 
 from aliquot.testing.server import LiveServer
 
@@ -42,6 +42,26 @@ def test_a_zip_of_nodejs_runs_its_package(client, files):
     shown, answer = run(client, "zipped-js", kind="nodejs:default", code=zipped(files))
     assert (shown["kind"], shown["binary"]) == ("nodejs:20", True)
     assert answer.json()["response"]["result"] == {"said": "hello you"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "files"),
+    [("python:default", PYTHON), pytest.param("nodejs:default", NODEJS, marks=needs_nodejs)],
+    ids=["python", "nodejs"],
+)
+def test_a_tar_gz_is_code_like_a_zip(client, kind, files):
+    shown, answer = run(client, "tarred", kind=kind, code=tarred(files))
+    assert shown["binary"]
+    assert answer.json()["response"]["result"] == {"said": "hello you"}
+
+
+@needs_nodejs
+def test_a_file_of_the_archive_may_have_the_main_function(client):
+    files = {"lib/other.js": "exports.answer = (args) => ({ said: args.name });"}
+    _, answer = run(client, "file-main", kind="nodejs:default", code=zipped(files), main="lib/other.answer")
+    assert answer.json()["response"]["result"] == {"said": "you"}
+    assert "not a function" in run(client, "file-main", kind="nodejs:default", code=zipped(files | {"index.js": ""}),
+                                   main="lib/other.nothing")[1].json()["response"]["result"]["error"]  # fmt: skip
 
 
 @pytest.mark.parametrize(

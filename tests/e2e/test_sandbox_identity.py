@@ -205,6 +205,22 @@ def test_init_parameters_that_change_anywhere_on_the_way_are_a_new_sandboxs(clie
     assert tell(client, "bound/tell")["mine"] == "own"
 
 
+def test_an_init_parameter_that_the_first_caller_gives_is_a_variable_and_never_an_argument(client):
+    action(client, "given", parameters=[{"key": "mine", "value": "default", "init": True}, {"key": "a", "value": 1}])
+    first = tell(client, "given", {"mine": {"x": 1}, "b": 2})
+    assert (first["mine"], first["args"]) == ('{"x": 1}', {"a": 1, "b": 2})
+    second = tell(client, "given", {"mine": "later"})
+    assert (second["mine"], second["args"], second["pid"]) == ('{"x": 1}', {"a": 1}, first["pid"])
+
+
+def test_init_parameters_of_a_component_come_from_what_it_is_given(client):
+    action(client, "before", "def main(args): return {'mine': 'passed on', 'b': 2}")
+    action(client, "component", parameters=[{"key": "mine", "value": "default", "init": True}])
+    put(client, "actions/both", exec={"kind": "sequence", "components": ["/_/before", "/_/component"]})
+    result = tell(client, "both")
+    assert (result["mine"], result["args"]) == ("passed on", {"b": 2})
+
+
 def test_plain_parameters_that_change_leave_the_sandbox_alone_and_count_at_once(client):
     put(client, "packages/quiet", parameters=[{"key": "a", "value": 1}])
     action(client, "quiet/tell")

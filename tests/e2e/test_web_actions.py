@@ -33,7 +33,8 @@ def server(shared_server):
     shared_server.deploy("keyed", ECHO, annotations=annotations(web_export=True, require_whisk_auth=True))
     shared_server.deploy("secret", ECHO, annotations=annotations(web_export=True, require_whisk_auth="open sesame"))
     shared_server.deploy("number", ECHO, annotations=annotations(web_export=True, require_whisk_auth=4711))
-    shared_server.deploy("shut", ECHO, annotations=annotations(web_export=True, require_whisk_auth=False))
+    shared_server.deploy("shut", ECHO, annotations=annotations(web_export=True, require_whisk_auth=[]))
+    shared_server.deploy("open", ECHO, annotations=annotations(web_export=True, require_whisk_auth=False))
     shared_server.deploy("options", OPTIONS, annotations=annotations(web_export=True, web_custom_options=True))
     shared_server.deploy("crash", "import os\ndef main(args):\n    os._exit(1)", annotations=web)
     shared_server.deploy("raise", "def main(args):\n    raise ValueError('inside')", annotations=web)
@@ -251,7 +252,37 @@ def test_an_action_may_ask_for_a_word(web, action, word):
 
 def test_an_action_that_asks_for_nonsense_is_shut(server, web):
     user, _, secret = server.key.partition(":")
-    assert web.get("shut", auth=(user, secret), headers={"x-require-whisk-auth": "false"}).status_code == 401
+    assert web.get("shut", auth=(user, secret), headers={"x-require-whisk-auth": "[]"}).status_code == 401
+
+
+def test_an_action_that_asks_for_no_key_is_open(web):
+    assert web.get("open.json").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("accept", "extension", "status"),
+    [
+        ("application/json", "", 406),
+        ("application/json, text/*;q=0", "", 406),
+        ("text/html;q=0, */*", "", 406),
+        ("image/svg+xml", ".json", 406),
+        ("application/json, text/*;q=0.1", "", 200),
+        ("text/html;level=1", "", 200),
+        ("nonsense", "", 200),
+        ("*/*", ".json", 200),
+    ],
+)
+def test_a_type_that_the_caller_does_not_accept_is_refused_with_the_type_there_is(web, accept, extension, status):
+    answer = give(web, {"body": "<b>"}, extension, headers={"Accept": accept})
+    assert answer.status_code == status
+    assert answer.headers["x-openwhisk-activation-id"]
+    if status == 406:
+        kind = "application/json" if extension else "text/html; charset=UTF-8"
+        assert error_of(answer)[1] == f"Resource representation is only available with these types:\n{kind}"
+
+
+def test_an_error_of_the_action_is_shown_whatever_the_caller_accepts(web):
+    assert web.get("say", headers={"Accept": "application/json"}).status_code == 451
 
 
 # --- browsers -------------------------------------------------------------------------------------------

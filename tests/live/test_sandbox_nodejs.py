@@ -1,5 +1,7 @@
 """The runtime contract for Node.js functions, where it differs and where it must not."""
 
+import re
+
 import pytest
 from sandboxes import isolation, needs_nodejs, play, result, texts, with_and_without_walls, zipped
 
@@ -8,8 +10,7 @@ from aliquot.live.node.base import Status
 pytestmark = needs_nodejs
 
 KIND = {"kind": "nodejs:20"}
-BROKEN = {"error": "The action failed to generate or locate a binary. See logs for details."}
-FAILED = {"error": "Cannot start action. Check logs for details."}
+NO_INIT = "Initialization has failed due to: "
 
 
 @with_and_without_walls
@@ -95,17 +96,19 @@ def test_an_application_error_keeps_only_its_error(tmp_path):
 @pytest.mark.parametrize(
     ("code", "answer"),
     [
-        ("function main( {", BROKEN),
-        ("function other() {}", FAILED),
-        ("require('nonesuch')", FAILED),
-        ("  ", {"error": "Missing main/no code to execute."}),
-        ("process.exit(1)", {"error": "The action did not initialize and exited unexpectedly."}),
+        ("function main( {", f"{NO_INIT}.*SyntaxError: Unexpected token"),
+        ("function other() {}", f"{NO_INIT}Action entrypoint 'main' is not a function."),
+        ("require('nonesuch')", f"{NO_INIT}Error: Cannot find module 'nonesuch'"),
+        ("throw 'a word'", f"{NO_INIT}a word$"),
+        ("  ", "Missing main/no code to execute."),
+        ("process.exit(1)", "The action did not initialize and exited unexpectedly."),
     ],
 )
-def test_code_that_does_not_load_is_a_developer_error(tmp_path, code, answer):
+def test_code_that_does_not_load_is_a_developer_error_that_tells_the_caller_why(tmp_path, code, answer):
     async def scene(rig):
         outcome = await rig.not_started(code, **KIND)
-        assert (outcome.status, result(outcome)) == (Status.DEVELOPER_ERROR, answer)
+        assert outcome.status is Status.DEVELOPER_ERROR
+        assert re.match(answer, result(outcome)["error"], re.DOTALL)
 
     play(tmp_path, scene)
 
@@ -149,9 +152,38 @@ def test_a_zip_is_a_package(tmp_path, files):
 def test_a_zip_without_a_package_is_a_developer_error(tmp_path):
     async def scene(rig):
         outcome = await rig.not_started(zipped({"other.js": ""}), binary=True, **KIND)
-        assert result(outcome) == BROKEN
-        assert "must contain either package.json or index.js" in texts(outcome, "stderr")[0]
-        assert result(await rig.not_started("bm90IGEgemlw", binary=True, **KIND)) == BROKEN
+        why = "Zipped actions must contain either package.json or index.js at the root."
+        assert result(outcome)["error"] == NO_INIT + why
+        assert why in texts(outcome, "stderr")[0]
+        damaged = await rig.not_started("bm90IGEgemlw", binary=True, **KIND)
+        assert result(damaged)["error"] == f"{NO_INIT}There was an error uncompressing the action archive."
+
+    play(tmp_path, scene)
+
+
+@pytest.mark.parametrize(
+    ("main", "files"),
+    [
+        ("other.answer", {"other.js": "exports.answer = () => ({ ok: true });"}),
+        ("lib/deep/other.answer", {"lib/deep/other.js": "exports.answer = () => ({ ok: true });"}),
+        ("other.api.answer", {"other.js": "exports.api = { answer: () => ({ ok: true }) };"}),
+        ("other.answer", {"other.mjs": "", "other/index.js": "exports.answer = () => ({ ok: true });"}),
+        ("api.answer", {"index.js": "exports.api = { answer: () => ({ ok: true }) };"}),
+    ],
+)
+def test_main_may_name_a_file_of_the_zip(tmp_path, main, files):
+    async def scene(rig):
+        sandbox = await rig.started(zipped(files), binary=True, main=main, **KIND)
+        assert result(await rig.run(sandbox)) == {"ok": True}
+
+    play(tmp_path, scene)
+
+
+def test_garbage_can_be_collected_and_init_parameters_are_no_arguments(tmp_path):
+    async def scene(rig):
+        code = "const main = (args) => { global.gc(); return { args, mine: process.env.mine }; }"
+        sandbox = await rig.started(code, env={"mine": "1"}, init_names=("mine",), **KIND)
+        assert result(await rig.run(sandbox, {"mine": 2, "other": 3})) == {"args": {"other": 3}, "mine": "1"}
 
     play(tmp_path, scene)
 

@@ -8,6 +8,7 @@ import io
 import json
 import os
 import shutil
+import tarfile
 import zipfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -222,4 +223,15 @@ def zipped(files: dict[str, str | int]) -> str:
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in files.items():
             archive.writestr(name, bytes(content) if isinstance(content, int) else content)
+    return base64.b64encode(buffer.getvalue()).decode()
+
+
+def tarred(files: dict[str, str]) -> str:
+    """Return the files as base64 of a tar.gz, as an action's code."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content.encode())
+            archive.addfile(entry, io.BytesIO(content.encode()))
     return base64.b64encode(buffer.getvalue()).decode()

@@ -1,4 +1,4 @@
-"""Replace the Python launcher by one in another language: unpack a zip, and execute the command.
+"""Replace the Python launcher by one in another language: unpack an archive, and execute the command.
 
 The new launcher finds the frames on descriptor 3 and the function's description, as JSON, on descriptor 4.
 """
@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import archive, frames
-from .program import BROKEN
 
 if TYPE_CHECKING:
     import socket
 
 _DESCRIPTION_FD = 4
+_NOT_UNPACKED = "Initialization has failed due to: There was an error uncompressing the action archive."
 
 
 def execute(sock: socket.socket, description: dict[str, Any]) -> NoReturn:
@@ -31,7 +31,7 @@ def execute(sock: socket.socket, description: dict[str, Any]) -> NoReturn:
             archive.unpack(description["code"], directory)
         except (archive.ArchiveError, OSError) as error:
             sys.stderr.write(f"The code cannot be unpacked: {error}.\n")
-            frames.send(sock, frames.DEVELOPER_ERROR, json.dumps({"error": BROKEN}).encode())
+            frames.send(sock, frames.DEVELOPER_ERROR, json.dumps({"error": _NOT_UNPACKED}).encode())
             os._exit(0)
         description["directory"] = str(directory)
         description["code"] = "-"  # it is in the directory now

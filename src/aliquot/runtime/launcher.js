@@ -20,11 +20,11 @@ const APPLICATION_ERROR = 1;
 const DEVELOPER_ERROR = 2;
 
 const MISSING_CODE = 'Missing main/no code to execute.';
-const BROKEN = 'The action failed to generate or locate a binary. See logs for details.';
-const FAILED = 'Cannot start action. Check logs for details.';
 const TWICE = 'Cannot initialize the action more than once.';
 const NOT_JSON = "The action takes and returns JSON; this kind of function cannot be called with Python's objects.";
 const NO_DICTIONARY = 'The action did not return a dictionary.';
+const NO_MODULE = 'Zipped actions must contain either package.json or index.js at the root.';
+const MAX_REASON_LENGTH = 16384;
 
 // Bound now, because the function may replace them.
 const streams = [process.stdout, process.stderr].map((stream) => stream.write.bind(stream));
@@ -52,14 +52,16 @@ function reply(status, value) {
 async function load() {
   const { code, main, directory } = description;
   if (!main || !code.trim()) throw new Refusal(MISSING_CODE);
-  if (!/^[\w$]+(\.[\w$]+)*$/.test(main)) return complain(`'${main}' is not a function's name.`);
   const found = directory ? await loadPackage(directory, main) : loadText(code, main);
-  return typeof found === 'function' ? found : complain(`The code defines no function '${main}'.`);
+  if (typeof found !== 'function') throw `Action entrypoint '${main}' is not a function.`; // as OpenWhisk, without a stack
+  return found;
 }
 
-function complain(text, answer = FAILED) {
-  console.error(text);
-  throw new Refusal(answer);
+function initFailure(error) {
+  if (error instanceof Refusal) return error.message;
+  console.error('Error during initialization:', error);
+  const reason = error instanceof Error && error.stack ? String(error.stack) : String(error);
+  return `Initialization has failed due to: ${reason.slice(0, MAX_REASON_LENGTH)}`;
 }
 
 function member(exported, main) {
@@ -71,47 +73,52 @@ function loadText(code, main) {
   const module = new Module(file, null);
   module.filename = file;
   module.paths = Module._nodeModulePaths(process.cwd());
+  if (!/^[\w$]+(\.[\w$]+)*$/.test(main)) throw `'${main}' is not a function's name.`;
+  new (require('node:vm').Script)(Module.wrap(code), { filename: file }); // a syntax error names the line of the code
   const pick = `\n;try { module.exports.__main = ${main}; } catch (error) { if (!(error instanceof ReferenceError)) throw error; }`;
-  try {
-    new (require('node:vm').Script)(Module.wrap(code), { filename: file });
-  } catch (error) {
-    complain(error, BROKEN);
-  }
-  try {
-    module._compile(code + pick, file);
-  } catch (error) {
-    complain(error);
-  }
+  module._compile(code + pick, file);
   return module.exports.__main ?? member(module.exports, main);
 }
 
+// Main is a function of the package, or `file.function` with a file in any of its directories.
 async function loadPackage(directory, main) {
   process.chdir(directory);
+  const require = Module.createRequire(path.join(directory, 'index.js'));
+  const dot = main.indexOf('.');
+  const file = dot < 0 ? undefined : path.join(directory, main.slice(0, dot));
+  if (file !== undefined && isModule(require, file)) return member(await loadModule(require, file), main.slice(dot + 1));
   const has = (name) => fs.existsSync(path.join(directory, name));
-  if (!has('package.json') && !has('index.js')) {
-    complain('Zipped actions must contain either package.json or index.js at the root.', BROKEN);
-  }
+  if (!has('package.json') && !has('index.js')) throw NO_MODULE;
+  return member(await loadModule(require, directory), main);
+}
+
+function isModule(require, file) {
   try {
-    return member(Module.createRequire(path.join(directory, 'index.js'))(directory), main);
-  } catch (error) {
-    if (error.code !== 'ERR_REQUIRE_ESM') return complain(error, error instanceof SyntaxError ? BROKEN : FAILED);
+    return Boolean(require.resolve(file));
+  } catch {
+    return false;
   }
+}
+
+async function loadModule(require, file) {
   try {
-    const entry = has('package.json') ? JSON.parse(fs.readFileSync(path.join(directory, 'package.json'))).main : undefined;
-    const module = await import(url.pathToFileURL(path.join(directory, entry ?? 'index.js')));
-    return member(module, main) ?? member(module.default, main);
+    return require(file);
   } catch (error) {
-    return complain(error, error instanceof SyntaxError ? BROKEN : FAILED);
+    if (error.code !== 'ERR_REQUIRE_ESM') throw error;
   }
+  const module = await import(url.pathToFileURL(require.resolve(file)));
+  return { ...module.default, ...module };
 }
 
 // --- runs ----------------------------------------------------------------------------------------------------
 
 async function run(main, env, payload) {
   Object.assign(process.env, JSON.parse(env));
+  const args = JSON.parse(payload);
+  for (const name of description.init_names) delete args[name]; // they are variables of the environment
   let promise;
   try {
-    promise = main(JSON.parse(payload));
+    promise = main(args);
   } catch (error) {
     console.error(error);
     return reply(DEVELOPER_ERROR, { error: `An error has occurred: ${error}` });
@@ -180,8 +187,5 @@ socket.on('close', () => process.exit(0)); // the server has gone
 Object.assign(process.env, description.env);
 load().then(
   (main) => { serve(main); reply(SUCCESS, '{}'); },
-  (error) => {
-    if (!(error instanceof Refusal)) console.error(error);
-    reply(DEVELOPER_ERROR, { error: error instanceof Refusal ? error.message : FAILED });
-  },
+  (error) => reply(DEVELOPER_ERROR, { error: initFailure(error) }),
 );

@@ -43,7 +43,20 @@ def load(description: dict[str, Any]) -> Callable[..., Any]:
     if not callable(found):
         _print_error(f"The code defines no function {main!r}.")
         raise InitError(FAILED)
-    return found  # type: ignore[no-any-return] # callable(): mypy forgets it
+    names = frozenset(description["init_names"])
+    return _without_arguments(found, names) if names else found
+
+
+def _without_arguments(function: Callable[..., Any], names: frozenset[str]) -> Callable[..., Any]:
+    """Return the function without the arguments of these names: they are variables of the environment."""
+
+    def left(values: dict[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in values.items() if name not in names}
+
+    def call(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the function's own
+        return function(*(left(each) if isinstance(each, dict) else each for each in args), **left(kwargs))
+
+    return call
 
 
 def _execute(code: str, path: str) -> ModuleType:

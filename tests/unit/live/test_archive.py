@@ -1,10 +1,11 @@
-"""Zips that strangers send: whatever they hold, they unpack below their directory or say why not."""
+"""Archives that strangers send: whatever they hold, they unpack below their directory or say why not."""
 
 import base64
 import contextlib
 import io
 import stat
 import struct
+import tarfile
 import zipfile
 
 import pytest
@@ -143,3 +144,67 @@ def test_any_damage_is_an_archive_error_or_none(tmp_path_factory, noise, at, com
     with contextlib.suppress(ArchiveError):
         unpacked(data, outer / "action")
     assert nothing_beside(outer)
+
+
+# --- tar.gz --------------------------------------------------------------------------------------------------
+
+
+def tarred(entries):
+    """A tar.gz with these entries: names with data, or `TarInfo` without."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as made:
+        for entry, data in entries:
+            info = tarfile.TarInfo(entry) if isinstance(entry, str) else entry
+            info.size = len(data)
+            made.addfile(info, io.BytesIO(data))
+    return buffer.getvalue()
+
+
+def tar_link(name, target, kind=tarfile.SYMTYPE):
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname = kind, target
+    return info
+
+
+def test_a_tar_gz_is_unpacked_with_links_that_stay_inside(directory):
+    unpacked(
+        tarred(
+            [
+                ("./__main__.py", b"x = 1"),
+                ("tools/run.js", b"run"),
+                (tar_link(".bin/run", "../tools/run.js"), b""),
+                (tar_link("copy.py", "__main__.py", tarfile.LNKTYPE), b""),
+            ]
+        ),
+        directory,
+    )
+    assert (directory / "__main__.py").read_text() == "x = 1"
+    assert (directory / ".bin/run").read_text() == "run"
+    assert (directory / "copy.py").read_text() == "x = 1"
+
+
+@pytest.mark.parametrize(
+    ("entries", "said"),
+    [
+        ([("../x", b"")], "leads out of the archive"),
+        ([("/x", b"")], "leads out of the archive"),
+        ([(tar_link("x", "../../etc/passwd"), b"")], "leads out of the archive"),
+        ([(tar_link("x", "/etc/passwd", tarfile.LNKTYPE), b"")], "leads out of the archive"),
+        ([(tar_link("x", "missing", tarfile.LNKTYPE), b"")], "cannot be unpacked"),
+        ([(tar_link("x", "", tarfile.FIFOTYPE), b"")], "neither a file nor a directory"),
+        ([(tar_link("x", "sub"), b""), ("sub/a", b""), ("x/b", b"")], "cannot be unpacked"),
+        ([("zeros", b"\0" * 50_000_000)], "looks like a zip bomb"),
+        ([("a/" * 100 + "x", b"")], "is 101 deep"),
+    ],
+)
+def test_a_tar_gz_that_would_do_harm_is_refused(directory, tmp_path, entries, said):
+    with pytest.raises(ArchiveError, match=said):
+        unpacked(tarred(entries), directory)
+    assert nothing_beside(tmp_path)
+
+
+@pytest.mark.parametrize("cut", [3, 30, 200])
+def test_a_damaged_tar_gz_is_refused(directory, tmp_path, cut):
+    with pytest.raises(ArchiveError):
+        unpacked(tarred([("__main__.py", bytes(range(256)) * 40)])[:cut], directory)
+    assert nothing_beside(tmp_path)

@@ -2,6 +2,8 @@
 
 import json
 
+import msgspec
+
 from aliquot.core.model import CPU
 from aliquot.core.places import Place, place_text
 from aliquot.core.units import MIB
@@ -10,8 +12,10 @@ from aliquot.live.catalogue.images import RuntimeImage, find_image
 from aliquot.live.catalogue.needs import parse_needs
 from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.invocations.call import Call, ChainCall, SharedArguments
+from aliquot.live.invocations.errors import PayloadError
+from aliquot.live.invocations.parameters import read_object
 from aliquot.live.invocations.sandbox_assignments import SandboxAssignment
-from aliquot.live.invocations.sequences.payloads import defaults_of
+from aliquot.live.invocations.sequences.payloads import LARGE_PAYLOAD_BYTES, defaults_of
 from aliquot.live.node.base import ChainStep, Launch, Member, RunRequest
 from aliquot.live.store.records import PYTHON, Action
 from aliquot.runtime.mounts import DATASETS
@@ -26,8 +30,12 @@ def launch(
     api_host: str,
     images: tuple[RuntimeImage, ...] = (),
     more: dict[str, str] | None = None,
+    payload: bytes | memoryview = b"",
 ) -> Launch:
-    """Return the launch of a sandbox whose first call is of `first`. `more` is added to its environment."""
+    """Return the launch of a sandbox whose first call is of `first`, with this JSON payload.
+
+    `more` is added to its environment.
+    """
     action = first.action
     needs = functions.needs()
     kind, requirements = _environment(functions, action, images)
@@ -38,7 +46,7 @@ def launch(
         "ALIQUOT_SHARE": f"{needs.gpu_share:g}",
         **({"ALIQUOT_DATASETS": DATASETS} if needs.datasets else {}),
     }
-    one = member(first)
+    one = member(first, payload)
     is_group = functions.is_group
     return Launch(
         tenant=functions.tenant,
@@ -60,7 +68,8 @@ def launch(
         device_bytes=0 if place == (CPU,) else needs.memory_limit_bytes,
         sdk=needs.sdk,
         datasets=needs.datasets,
-        members=tuple(map(member, functions.members)) if is_group else (),
+        members=tuple(one if each is first else member(each) for each in functions.members) if is_group else (),
+        init_names=() if is_group else one.init_names,
     )
 
 
@@ -80,13 +89,26 @@ def _environment(
     return action.exec.kind, requirements
 
 
-def member(resolved: ResolvedAction) -> Member:
-    """Return a function as a member of its group's sandbox."""
+def member(resolved: ResolvedAction, payload: bytes | memoryview = b"") -> Member:
+    """Return a function as a member of its group's sandbox. The payload's values of `init` parameters win."""
     action = resolved.action
     env = {pair.key: _text(pair.value) for pair in action.parameters if pair.init}
+    names = tuple(env)
+    env |= _given_values(names, payload)
     env |= {"__OW_ACTION_NAME": str(action.full_name), "__OW_ACTION_VERSION": action.version}
     code = action.exec
-    return Member(resolved.function, code.code, code.binary, code.main or "main", env, parse_needs(action).sdk)
+    return Member(resolved.function, code.code, code.binary, code.main or "main", env, parse_needs(action).sdk, names)
+
+
+def _given_values(names: tuple[str, ...], payload: bytes | memoryview) -> dict[str, str]:
+    """Return the values that a payload has for these names. A large payload is not decoded."""
+    if not names or not payload or len(payload) > LARGE_PAYLOAD_BYTES:
+        return {}
+    try:
+        given = read_object(bytes(payload))
+    except PayloadError:  # an array, which the component before returned
+        return {}
+    return {name: _text(msgspec.json.decode(given[name])) for name in names if name in given}
 
 
 def activation_env(call: Call, key: str, now_ms: int) -> dict[str, str]:

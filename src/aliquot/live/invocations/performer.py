@@ -192,7 +192,8 @@ class CommandPerformer:
             self._registry.spawn(self._registry.count_start(call.queue_entry))
         first = assignment.resolved_for(call.function)
         env = activation_env(call, assignment.key_for(first), now_ms())
-        made = launch(assignment.functions, first, command.place, self._api_host, self._images, env)
+        payload = b"" if call.pickled else call.payload
+        made = launch(assignment.functions, first, command.place, self._api_host, self._images, env, payload)
         if made.datasets:  # checked again, because another namespace's action sees the caller's datasets
             if (reason := self._fabric.datasets.reason_unavailable(made.tenant, made.datasets)) is not None:
                 self.sandbox_lost(sandbox, failure(Status.DEVELOPER_ERROR, reason))

@@ -51,6 +51,7 @@ class Member(Struct, frozen=True):
     main: str
     env: dict[str, str]
     sdk: bool
+    init_names: tuple[str, ...] = ()  # parameters that are variables of the environment and no arguments
 
 
 class Launch(Struct, frozen=True):
@@ -79,6 +80,7 @@ class Launch(Struct, frozen=True):
     sdk: bool = False  # the code is a module of `aliquot.App` functions and `main` one of them
     datasets: tuple[str, ...] = ()  # names of the datasets that are mounted as directories
     members: tuple[Member, ...] = ()  # the functions of a group
+    init_names: tuple[str, ...] = ()  # parameters that are variables of the environment and no arguments
 
 
 class OutputListener(Protocol):

@@ -37,7 +37,8 @@ def _nodejs() -> FunctionRuntime:
 
     def command(memory_bytes: int) -> list[str]:
         # The heap may grow to the memory limit, so that the kernel reports the exhaustion. Node.js would only abort.
-        return [str(program), f"--max-old-space-size={max(16, memory_bytes >> 20)}", str(_LAUNCHER)]
+        heap = f"--max-old-space-size={max(16, memory_bytes >> 20)}"
+        return [str(program), heap, "--expose-gc", str(_LAUNCHER)]
 
     return FunctionRuntime(python=False, command=command, visible=(str(program.parent.parent),))
 

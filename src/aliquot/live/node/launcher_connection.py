@@ -46,6 +46,7 @@ def describe_launch(
         "data_bytes": data_bytes,
         "buffers_token": buffers_token,
         "cpu_group": cpu_group,  # a descriptor comes with the init
+        "init_names": launch.init_names,
     }
     if launch.members:
         description |= {"members": [asdict(member) for member in launch.members], "first": launch.main}

@@ -57,6 +57,10 @@ def not_allowed(methods: Iterable[str]) -> Refusal:
     return Refusal(405, f"HTTP method not allowed, supported methods: {named}", ((b"allow", named.encode()),))
 
 
+def not_acceptable(content_type: str) -> Refusal:
+    return Refusal(406, f"Resource representation is only available with these types:\n{content_type}")
+
+
 def not_found() -> Refusal:
     return Refusal(404, NOT_FOUND)
 

@@ -22,6 +22,7 @@ from aliquot.live.gateway.http.connections import ANONYMOUS, SCOPE_KEY, Connecti
 from aliquot.live.gateway.http.refusal import (
     Refusal,
     error_body,
+    not_acceptable,
     not_allowed,
     refusal_for,
     unauthenticated,
@@ -41,6 +42,7 @@ _ALLOW_METHODS = (b"access-control-allow-methods", b"OPTIONS, GET, DELETE, POST,
 _ALLOW_ORIGIN = (b"access-control-allow-origin", b"*")
 _DEFAULT_ALLOW_HEADERS = b"Authorization, Origin, X-Requested-With, Content-Type, Accept, User-Agent"
 _NO_LENGTH = frozenset([204, 304])
+_SUCCESSFUL = range(200, 300)
 
 
 class IncomingRequest(Struct):
@@ -164,6 +166,7 @@ class WebActions:
             return WebResponse(202, (JSON, activation), error_body(NOT_READY, request.transaction))
         try:
             response = web_response(call.outcome, target.extension)
+            _check_accepted(response, request.headers.get(b"accept"))
         except Refusal as refusal:
             raise Refusal(refusal.status, refusal.text, (*refusal.headers, activation)) from refusal
         return response._replace(headers=(*response.headers, activation))
@@ -185,6 +188,15 @@ class WebActions:
             pairs = [pair for pair in pairs if pair[0] != b"authorization"]
         content_type = request.headers.get(b"content-type")
         return WebRequest(request.method, tuple(pairs), rest, request.query, b"", content_type, user, named)
+
+
+def _check_accepted(response: WebResponse, accept: bytes | None) -> None:
+    """Raise a 406 if the client does not accept the type of a successful response."""
+    if accept is None or not response.body or response.status not in _SUCCESSFUL:
+        return
+    content_type = dict(response.headers).get(b"content-type", b"").decode("latin-1")
+    if not media.AcceptedTypes(accept).admit(content_type):
+        raise not_acceptable(content_type)
 
 
 class WebRoute:

@@ -11,6 +11,7 @@ SVG = "image/svg+xml"
 TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105 - a token in HTTP's grammar
 _TYPE = re.compile(rf"\s*({TOKEN})/({TOKEN})\s*((?:;[^\x00-\x1f\x7f]*)?)")
 _PARAMETER = re.compile(rf"\s*({TOKEN})\s*=\s*(\"(?:[^\"\\]|\\.)*\"|{TOKEN})\s*")
+_WEIGHT = re.compile(r"; [qQ]=(\d(?:\.\d*)?)(?=;|$)", re.ASCII)
 _TEXT = frozenset([
     JSON, FORM, "application/atom+xml", "application/javascript", "application/json-patch+json",
     "application/merge-patch+json", "application/problem+json", "application/rss+xml", "application/soap+xml",
@@ -58,6 +59,30 @@ def parse(value: str) -> MediaType | None:
         else:
             parameters += f"; {pair[1]}={pair[2]}"
     return MediaType(f"{main}/{sub}".lower(), parameters, has_charset)
+
+
+class AcceptedTypes:
+    """The media types that a client accepts, from its header `Accept`."""
+
+    def __init__(self, header: bytes) -> None:
+        self._weights: dict[str, float] = {}  # by `main/sub`, `main/*` or `*/*`
+        for part in header.decode("latin-1").split(","):
+            kind = parse(part)
+            if kind is not None:
+                self._weights[kind.name] = _weight(kind.parameters)
+
+    def admit(self, content_type: str) -> bool:
+        """Return whether the client accepts the type. A header without any media type accepts everything."""
+        kind = parse(content_type)
+        if kind is None or not self._weights:
+            return True
+        ranges = (kind.name, kind.name.partition("/")[0] + "/*", "*/*")  # the most specific one decides
+        return next((self._weights[each] for each in ranges if each in self._weights), 0) > 0
+
+
+def _weight(parameters: str) -> float:
+    found = _WEIGHT.search(parameters)
+    return float(found[1]) if found else 1
 
 
 def is_json(content_type: bytes | None) -> bool:

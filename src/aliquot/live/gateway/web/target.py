@@ -88,7 +88,9 @@ class WebTarget:
         match self.requirement:
             case True:
                 return user is not None
-            case str() | int() | float() if self.requirement is not False:
+            case False:
+                return True
+            case str() | int() | float():
                 return secret is not None and hmac.compare_digest(_digest(secret), self._secret)
         return False  # any other value locks the action
 
