@@ -1,6 +1,8 @@
 """Random machines end on moto as they end here: output, error, and the types of the history in each branch.
 
-Errors that moto and AWS tell differently are left out: a result placed into what is no object, and JSONata that throws.
+Branches run one after the other on both sides, because two that fail are a race. Errors that moto and AWS tell
+differently are left out: a result placed into what is no object, JSONata that throws, and a branch of Parallel that
+fails with an error of the language, for which moto has no name (so its Catch takes another way).
 """
 
 import json
@@ -13,6 +15,7 @@ from workflow_shell import Shell
 from workflow_strategies import VALUE, Names, machines
 
 from aliquot.workflow.history import replay_history
+from aliquot.workflow.interpreter import forks
 
 LEFT_OUT = "States.ResultPathMatchFailure"
 if find_spec("moto") is None:
@@ -26,6 +29,7 @@ def moto():
     from moto_states import MotoStates  # which takes a second, so only in the process that needs it
 
     with pytest.MonkeyPatch.context() as monkeypatch, MotoStates(monkeypatch) as states:
+        monkeypatch.setattr(forks, "MAX_AT_ONCE", 1)
         yield states
 
 
@@ -44,21 +48,18 @@ def by_branch(definition, events):
     for event in events:
         details = event.get("stateEnteredEventDetails") or event.get("stateExitedEventDetails")
         found.setdefault(branches[details["name"]] if details else None, []).append(event["type"])
-    found[None] = sorted(found[None])  # branches run in threads on moto
     return found
 
 
-def has_races(definition, history):
-    """Return whether a branch failed beside others, which moto then ends at any point."""
-    text = json.dumps(definition)
-    failed = [event for event in history if event["type"] in {"ParallelStateFailed", "MapStateFailed"}]
-    return bool(failed or '"Retry"' in text) and '"Parallel"' in text
+def failed_in_a_branch(event):
+    return event["type"] == "ParallelStateFailed" and event["parallelStateFailedEventDetails"]["error"][:7] == "States."
 
 
 def compare(moto, definition, value):
     shell = Shell(definition)
     ours = shell.run(value)
-    assume(ours.error != LEFT_OUT)
+    history = replay_history(shell.machine, shell.log)
+    assume(ours.error != LEFT_OUT and not any(map(failed_in_a_branch, history)))
     theirs, events = moto.run(definition, value)
     assert ours.status == theirs["status"], theirs.get("cause")
     if ours.status == "SUCCEEDED":
@@ -66,9 +67,7 @@ def compare(moto, definition, value):
         assert ours.output == (told if isinstance(ours.output, str) else json.loads(told))  # moto quotes no string
     else:
         assert ours.error == theirs["error"]
-    history = replay_history(shell.machine, shell.log)
-    if not has_races(definition, history):
-        assert by_branch(definition, history) == by_branch(definition, events)
+    assert by_branch(definition, history) == by_branch(definition, events)
 
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]

@@ -8,6 +8,7 @@ import boto3
 import jsonata
 from moto import mock_aws
 from moto.stepfunctions.parser.asl.component.common.retry import retrier_decl
+from moto.stepfunctions.parser.asl.component.state.exec.state_parallel.branch_worker import BranchWorker
 from moto.stepfunctions.parser.asl.jsonata import jsonata as moto_jsonata
 
 ROLE = "arn:aws:iam::123456789012:role/any"
@@ -15,11 +16,15 @@ MAX_WAIT_S = 60
 
 
 class MotoStates:
-    """A client of moto, in this process. Retries do not wait, and JSONata is evaluated by the package that we use."""
+    """A client of moto, in this process. Retries do not wait, and JSONata is evaluated by the package that we use.
+
+    Branches run one after the other. Elsewhere two that fail are a race: either error may be that of the Parallel state.
+    """
 
     def __init__(self, monkeypatch):
         monkeypatch.setattr(moto_jsonata, "_eval_jsonata", lambda source: jsonata.Jsonata(source).evaluate(None))
         monkeypatch.setattr(retrier_decl, "time", SimpleNamespace(sleep=lambda _: None))
+        monkeypatch.setattr(BranchWorker, "start", _in_turn(BranchWorker.start))
         self._mock = mock_aws(config={"stepfunctions": {"execute_state_machine": True}})
         self._count = 0
 
@@ -45,3 +50,14 @@ class MotoStates:
             assert time.monotonic() < deadline, f"moto did not end {definition} in {MAX_WAIT_S} s"
             time.sleep(0.002)
         return told, self._client.get_execution_history(**name, maxResults=1000)["events"]
+
+
+def _in_turn(start):
+    """Return a start of branches that waits for their end, and leaves out those after a failed one."""
+
+    def start_and_join(worker):
+        if not worker._branch_worker_comm._termination_event.is_set():
+            start(worker)
+            worker._worker_thread.join(MAX_WAIT_S)
+
+    return start_and_join
