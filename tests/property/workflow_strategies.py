@@ -133,3 +133,45 @@ def _working_state(draw, kind, way, final, names, tasks, retries, depth):
         **handling,
         **way,
     }
+
+
+OUTPUTS = [
+    "{% $states.input %}",
+    {"n": "{% $states.input.n + 1 %}", "l": "{% [$states.input.l, 4] %}", "s": "{% $states.input.s & '!' %}"},
+    "{% $states.input.l[0] %}",
+    "{% $states.input.nowhere %}",
+    {"n": "{% $count($states.input.l) %}", "l": [1], "s": "x"},
+    "{% $map($states.input.l, function($x) { $string($x) }) %}",
+    {"n": "{% $v %}", "l": "{% $states.input.l %}", "s": "{% $states.context.State.Name %}"},
+]
+CONDITIONS = ["{% $states.input.n > 2 %}", "{% 'a' in $states.input.l %}", "{% $exists($states.input.s) %}"]
+
+
+@st.composite
+def jsonata_machines(draw):
+    """Draw a definition in JSONata, without tasks."""
+    names = Names()
+    chain = [next(names) for _ in range(draw(st.integers(1, 4)))]
+    states = {"First": {"Type": "Pass", "Assign": {"v": "{% $states.input.n * 10 %}"}, "Next": chain[0]}}
+    for number, name in enumerate(chain):
+        following = chain[number + 1] if number < len(chain) - 1 else "Last"
+        kind = draw(st.sampled_from(["Pass", "Choice", "Map", "Parallel"]))
+        output = {"Output": draw(st.sampled_from(OUTPUTS))}
+        inner = {"StartAt": next(names), "States": {}}
+        inner["States"][inner["StartAt"]] = {"Type": "Pass", "Output": "{% [$v, $states.input] %}", "End": True}
+        if kind == "Pass":
+            states[name] = {"Type": "Pass", **output, "Next": following}
+        elif kind == "Choice":
+            rule = {
+                "Condition": draw(st.sampled_from(CONDITIONS)),
+                "Next": "Last",
+                "Output": {"n": 1, "l": [5], "s": ""},
+            }
+            states[name] = {"Type": "Choice", "Choices": [rule], "Default": following}
+        elif kind == "Map":
+            items = {"Items": "{% [$states.input.n, 2] %}", "MaxConcurrency": 1, "ItemProcessor": inner}
+            states[name] = {"Type": "Map", **items, "Output": {"n": 1, "l": "{% $states.result %}"}, "Next": following}
+        else:
+            states[name] = {"Type": "Parallel", "Branches": [inner], "Arguments": {"a": "{% $v %}"}, "Next": following}
+    states["Last"] = {"Type": "Succeed"}
+    return {"QueryLanguage": "JSONata", "StartAt": "First", "States": states}

@@ -18,7 +18,7 @@ MAX_WAIT_S = 60
 class MotoStates:
     """A client of moto, in this process. Retries do not wait, and JSONata is evaluated by the package that we use.
 
-    Branches run one after the other. Elsewhere two that fail are a race: either error may be that of the Parallel state.
+    Branches run one after the other. Elsewhere two that fail are a race: either error may be that of the state.
     """
 
     def __init__(self, monkeypatch):

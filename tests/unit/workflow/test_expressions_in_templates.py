@@ -30,6 +30,13 @@ def test_a_template_without_queries_is_a_constant():
     assert compile_template("JSONata", {"a": ["$states", 1]}).constant
 
 
+@pytest.mark.parametrize(("language", "source"), [("Python", "states.input"), ("JSONata", "$states.input")])
+def test_the_expressions_of_a_template_together_are_bounded(language, source):
+    query = compile_template(language, [f"{{% {source} %}}"] * 3)
+    with pytest.raises(StateError, match="DataLimitExceeded"):
+        query.run(scope("x" * 400_000))
+
+
 @pytest.mark.parametrize(
     ("language", "template"),
     [

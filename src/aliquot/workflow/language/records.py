@@ -1,6 +1,6 @@
 """Records of a checked definition. Queries in them are compiled."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -88,7 +88,7 @@ class Machine:
     """States with a start: a whole definition, a branch of Parallel, or the processor of Map."""
 
     start: str
-    states: dict[str, State]
+    states: Mapping[str, State]
     timeout_s: float | None = None
     comment: str = ""
 

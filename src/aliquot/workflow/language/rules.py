@@ -7,7 +7,7 @@ from aliquot.workflow.language.phases import catch_phase, choose_phase, through_
 from aliquot.workflow.language.records import Catcher, Phase, Retrier
 from aliquot.workflow.language.sources import Fields, is_count, is_seconds
 from aliquot.workflow.query.choice import compile_rule
-from aliquot.workflow.query.languages import JSONPATH, compile_template, is_expression
+from aliquot.workflow.query.languages import JSONPATH, is_expression
 from aliquot.workflow.query.templates import Query, constant
 from aliquot.workflow.values import Value, is_number, kind_of
 
@@ -142,4 +142,4 @@ def _condition(row: Fields, place: str) -> Query:
     if not is_expression(source):
         row.complain(f"{place}.Condition", f"expected an expression in {{% %}}, not {source!r}")
         return constant(value=False)
-    return row.compiled(f"{place}.Condition", lambda: compile_template(row.language, source))
+    return row.expression(f"{place}.Condition", source)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from aliquot.workflow.errors import QUERY_FAILED, RUNTIME, QueryRefusedError, StateError
 from aliquot.workflow.language.records import Complaint
 from aliquot.workflow.query.jsonpath import ReferencePath, compile_path, compile_reference_path
-from aliquot.workflow.query.languages import JSONPATH, compile_template, is_expression
+from aliquot.workflow.query.languages import CHECKING, JSONPATH, TextCompilers, compile_template, is_expression
 from aliquot.workflow.query.scope import Scope
 from aliquot.workflow.query.templates import Query, compile_path_or_intrinsic, constant
 from aliquot.workflow.values import Value, is_number, is_whole, kind_of
@@ -21,11 +21,19 @@ class Fields:
     `reads` has the variables that the queries read, with the name of the field.
     """
 
-    def __init__(self, state: str, language: str, raw: Mapping[str, Value], complaints: list[Complaint]) -> None:
+    def __init__(
+        self,
+        state: str,
+        language: str,
+        raw: Mapping[str, Value],
+        complaints: list[Complaint],
+        compilers: TextCompilers = CHECKING,
+    ) -> None:
         self.state = state
         self.language = language
         self.raw = raw
         self.complaints = complaints
+        self.compilers = compilers
         self.reads: list[tuple[str, str]] = []
 
     def complain(self, field: str, reason: str) -> None:
@@ -33,7 +41,7 @@ class Fields:
 
     def inner(self, raw: Mapping[str, Value]) -> "Fields":
         """Return the fields of a rule inside the state. What it reads counts as read by the state."""
-        fields = Fields(self.state, self.language, raw, self.complaints)
+        fields = Fields(self.state, self.language, raw, self.complaints, self.compilers)
         fields.reads = self.reads
         return fields
 
@@ -54,7 +62,11 @@ class Fields:
         """Return the query of a template, or None if the field is missing."""
         if field not in self.raw:
             return None
-        return self.compiled(field, lambda: compile_template(self.language, self.raw[field]), parts)
+        return self.expression(field, self.raw[field], parts)
+
+    def expression(self, field: str, template: Value, parts: tuple[str, ...] = INPUT_PARTS) -> Query:
+        """Return the query of a given template, or a constant after a complaint."""
+        return self.compiled(field, lambda: compile_template(self.language, template, self.compilers), parts)
 
     def path(self, field: str) -> Query | None:
         """Return the query of a path. The path null stands for an empty object."""

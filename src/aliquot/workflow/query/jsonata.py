@@ -1,5 +1,8 @@
 """JSONata by the package `jsonata-python`, which is imported when the first expression is compiled.
 
+The package raises the recursion limit of its process, and takes seconds to compile a long expression. So the server
+never imports it: it evaluates short expressions by itself (`short_jsonata`), and the expression process all others.
+
 An expression reads `$states` and the workflow's variables alone: `$eval`, `$$`, `$` and names at the top level are
 refused. `$now`, `$millis`, `$random` and `$uuid` give the same values whenever the log is replayed. The work of an
 evaluation is bounded by counted steps, and the size of every intermediate result is bounded too.
@@ -15,6 +18,7 @@ from aliquot.workflow.errors import DATA_LIMIT, QUERY_FAILED, QueryRefusedError,
 from aliquot.workflow.query.intrinsic_functions import IntrinsicError, hash_text
 from aliquot.workflow.query.jsonata_syntax import ADDED, inspect, reads_context
 from aliquot.workflow.query.scope import Scope, TooLongError, Work
+from aliquot.workflow.query.short_jsonata import UnusualError, compile_short
 from aliquot.workflow.query.templates import Query
 from aliquot.workflow.times import format_time
 from aliquot.workflow.values import MAX_INTEGER, MAX_VALUE_SIZE, Value, kind_of, parse_json
@@ -40,6 +44,31 @@ def compile_jsonata(source: str) -> Query:
     return Query(_runner(source, compiled), found.variables, found.slow, parts=found.parts)
 
 
+@lru_cache(maxsize=1024)
+def compile_checked_jsonata(source: str) -> Query:
+    """Compile an expression of a definition that has been checked, when it is first evaluated.
+
+    A short expression can be evaluated on the event loop. If its values are unusual, it is evaluated beside.
+    """
+
+    def run_whole(scope: Scope) -> Value:
+        return compile_jsonata(source).run(scope)
+
+    short = compile_short(source)
+    if short is None:
+        return Query(run_whole, slow=True)
+
+    def run(scope: Scope) -> Value:
+        try:
+            return short(scope)
+        except UnusualError:
+            if scope.work.left is not None:
+                raise TooLongError from None
+            return run_whole(scope)
+
+    return Query(run)
+
+
 def _library() -> Any:  # noqa: ANN401 - the package ships no types
     import jsonata  # noqa: PLC0415 - imported when first needed
 
@@ -62,6 +91,8 @@ def _runner(source: str, compiled: Any) -> Callable[[Scope], Value]:  # noqa: AN
             value = compiled.evaluate(None, bindings)
         except (StateError, TooLongError):
             raise
+        except MemoryError as error:
+            raise StateError(DATA_LIMIT, f"The JSONata expression '{source.strip()}' needs too much memory") from error
         except Exception as error:
             raise StateError(QUERY_FAILED, f"The JSONata expression '{source.strip()}' failed: {error}") from error
         if value is None:

@@ -1,9 +1,9 @@
 """The query languages by name, and how each compiles a template."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from aliquot.workflow.errors import QueryRefusedError
-from aliquot.workflow.query.jsonata import compile_jsonata
+from aliquot.workflow.query.jsonata import compile_checked_jsonata, compile_jsonata
 from aliquot.workflow.query.python import compile_python
 from aliquot.workflow.query.templates import Query, compile_path_template, compile_text_template, constant
 from aliquot.workflow.values import Value
@@ -25,18 +25,20 @@ def _compile_text(compile_source: Callable[[str], Query]) -> Callable[[str], Que
     return compile_text
 
 
-TEXT_COMPILERS: dict[str, Callable[[str], Query]] = {
-    JSONATA: _compile_text(compile_jsonata),
-    PYTHON: _compile_text(compile_python),
-}
-LANGUAGES = (JSONPATH, *TEXT_COMPILERS)
+TextCompilers = Mapping[str, Callable[[str], Query]]
+CHECKING: TextCompilers = {JSONATA: _compile_text(compile_jsonata), PYTHON: _compile_text(compile_python)}
+CHECKED: TextCompilers = {
+    **CHECKING,
+    JSONATA: _compile_text(compile_checked_jsonata),
+}  # of definitions without mistakes
+LANGUAGES = (JSONPATH, *CHECKING)
 
 
-def compile_template(language: str, template: Value) -> Query:
+def compile_template(language: str, template: Value, compilers: TextCompilers = CHECKING) -> Query:
     """Compile a template in one of the languages."""
     if language == JSONPATH:
         return compile_path_template(template)
-    return compile_text_template(template, TEXT_COMPILERS[language])
+    return compile_text_template(template, compilers[language])
 
 
 def is_expression(value: Value) -> bool:

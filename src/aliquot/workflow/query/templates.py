@@ -72,14 +72,19 @@ def _path_part(template: Value) -> Query:
 
 
 def compile_text_template(template: Value, compile_text: CompileText) -> Query:
-    """Compile a template in which strings may be expressions."""
+    """Compile a template in which strings may be expressions. Each of them bounds its own value."""
+    found = _text_part(template, compile_text)
+    alone = found.constant or isinstance(template, str)
+    return found if alone else found._replace(run=_bounded(found.run))
+
+
+def _text_part(template: Value, compile_text: CompileText) -> Query:
     if isinstance(template, str):
         return compile_text(template)
     if isinstance(template, dict):
-        fields = [(name, compile_text_template(value, compile_text)) for name, value in template.items()]
-        return _object(fields, template)
+        return _object([(name, _text_part(value, compile_text)) for name, value in template.items()], template)
     if isinstance(template, list):
-        return _array([compile_text_template(value, compile_text) for value in template], template)
+        return _array([_text_part(value, compile_text) for value in template], template)
     return constant(template)
 
 

@@ -1,0 +1,1 @@
+"""Expressions that may take long, and definitions, are evaluated and checked in processes beside the event loop."""

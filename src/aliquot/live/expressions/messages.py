@@ -1,0 +1,59 @@
+"""The messages between the server and its expression workers: each is a length and a msgpack message."""
+
+import struct
+from typing import TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from aliquot.core.units import MIB
+from aliquot.workflow.interpreter import Evaluate, Evaluated
+from aliquot.workflow.language import Complaint
+
+MAX_REPLY_BYTES = 4 * MIB  # the event loop decodes it
+LENGTH = struct.Struct("<I")
+READY = b"r"  # the first byte of a worker
+
+_encoder = msgspec.msgpack.Encoder()
+
+
+class EvaluateRequest(Struct, frozen=True, tag=True):
+    """Evaluate a phase of a state. The definition is sent once to each worker, and found by its digest later."""
+
+    limit_s: float  # of processor time
+    digest: str
+    definition: bytes | None
+    command: Evaluate
+
+
+class DefinitionCheckRequest(Struct, frozen=True, tag=True):
+    """Check a definition."""
+
+    limit_s: float  # of processor time
+    definition: bytes
+
+
+class CheckedDefinition(Struct, frozen=True, tag=True):
+    """The complaints about a definition, and the states that call each action or workflow."""
+
+    complaints: tuple[Complaint, ...]
+    resources: dict[str, tuple[str, ...]] = {}
+
+    @property
+    def is_valid(self) -> bool:
+        return all(complaint.warning for complaint in self.complaints)
+
+
+WorkerRequest: TypeAlias = EvaluateRequest | DefinitionCheckRequest
+WorkerReply: TypeAlias = Evaluated | CheckedDefinition
+
+request_decoder: msgspec.msgpack.Decoder[WorkerRequest] = msgspec.msgpack.Decoder(
+    EvaluateRequest | DefinitionCheckRequest
+)
+reply_decoder: msgspec.msgpack.Decoder[WorkerReply] = msgspec.msgpack.Decoder(Evaluated | CheckedDefinition)
+
+
+def frame(message: WorkerRequest | WorkerReply) -> bytes:
+    """Encode a message with its length. Raises UnicodeEncodeError for text with half a character."""
+    body = _encoder.encode(message)
+    return LENGTH.pack(len(body)) + body
