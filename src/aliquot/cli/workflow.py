@@ -45,17 +45,29 @@ def check(file: Definition, as_json: AsJson = False) -> None:
 
 
 @app.command()
-def graph(file: Definition) -> None:
-    """Draw a definition as text: each state with its transitions."""
+def graph(
+    file: Definition,
+    svg: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a picture to this file, instead of text.")
+    ] = None,
+) -> None:
+    """Draw a definition, as text or as SVG: each state with its transitions."""
     from aliquot.testing.workflow import compiled
-    from aliquot.workflow.drawing import draw_text
+    from aliquot.workflow.drawing import draw_svg, draw_text
     from aliquot.workflow.errors import DefinitionError
     from aliquot.workflow.graph import graph_of
 
     try:
-        say(draw_text(graph_of(compiled(read_json(file)))))
+        drawn = graph_of(compiled(read_json(file)))
     except DefinitionError as error:
         raise InputError(str(error)) from error
+    if svg is None:
+        say(draw_text(drawn))
+        return
+    try:
+        svg.write_text(draw_svg(drawn, title=file.stem), encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{svg} cannot be written: {error}") from error
 
 
 @app.command("test")

@@ -57,6 +57,14 @@ def test_check_tells_all_mistakes(aliquot, tmp_path):
     assert [row["state"] for row in listed] == ["C", "A"]
 
 
+def test_graph_writes_a_picture(aliquot, tmp_path):
+    assert aliquot("graph", write(tmp_path, "flow.json", FLOW), "--svg", "flow.svg").code == 0
+    assert (tmp_path / "flow.svg").read_text().startswith("<svg ")
+    told = aliquot("graph", "flow.json", "--svg", "nowhere/flow.svg")
+    assert told.code != 0
+    assert "cannot be written" in told.out + told.err
+
+
 def test_a_file_that_is_no_json_is_refused(aliquot, tmp_path):
     (tmp_path / "x.json").write_text("{")
     told = aliquot("check", "x.json")
