@@ -42,12 +42,6 @@ def made(tmp_path, asked="", *, nvml=None, run=None, library=None, parents=None)
     return NvidiaDriver("tag", devices, choice, tmp_path, nvml, run, library, processes), nvml, run
 
 
-# --- what is asked for ------------------------------------------------------------------------------------------
-
-
-# --- conflicts --------------------------------------------------------------------------------------------------
-
-
 def test_a_gpu_that_is_not_fit_for_use_is_refused_and_what_was_started_is_ended(tmp_path):
     nvml = ScriptedNvml(FIRST, SECOND)
     nvml.faults["GPU-bbbb"] = "the driver reported Xid 79"
