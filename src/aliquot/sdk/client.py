@@ -5,30 +5,29 @@ Threads and event loops may share a client. A forked child gets its own connecti
 
 import os
 import threading
+from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from aliquot.sdk.answers import error_of
-from aliquot.sdk.errors import NoServerError, PlatformError, UsageError
+from aliquot.sdk.errors import NoServerError, PlatformError, SdkError, UsageError
 from aliquot.sdk.sandbox import decode_reply, encode_request
 from aliquot.sdk.server import START_ONE, ServerAddress, read_server
-from aliquot.sdk.wire import BodyPieces, HttpReply, HttpRequest, Operation, Pause
+from aliquot.sdk.wire import HttpReply, HttpRequest, Operation, Pause
 
 if TYPE_CHECKING:
     import asyncio
-    import ssl
 
-    import httpx
+    from aliquot.sdk.http.blocking import BlockingConnections
+    from aliquot.sdk.http.exchange import TransportError
+    from aliquot.sdk.http.on_loop import LoopConnections
 
 T = TypeVar("T")
 
-_CONNECT_TIMEOUT_S = 5.0
-_MAX_CONNECTIONS = 256
 _UNAUTHORIZED = 401
-# Shorter than the server's own (uvicorn: 5 s), so that no request uses a connection that is being closed.
-_KEEP_ALIVE_S = 4.0
 
 
 class Client:
@@ -37,9 +36,9 @@ class Client:
     def __init__(self, server: ServerAddress) -> None:
         self.server = server
         self._lock = threading.Lock()
-        self._blocking: httpx.Client | None = None
-        self._pid = 0
-        self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopConnections] = WeakKeyDictionary()
+        self._blocking: BlockingConnections | None = None
+        self._blocking_key = ("", 0)  # the address and the process that these connections belong to
+        self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, _KeptConnections] = WeakKeyDictionary()
 
     def run(self, operation: Operation[T]) -> T:
         """Run an operation and wait for its result."""
@@ -114,57 +113,46 @@ class Client:
         return changed
 
     def _send(self, request: HttpRequest) -> HttpReply:
-        import httpx
+        from aliquot.sdk.http.exchange import TransportError
 
         request = encode_request(request, self.server)
         try:
-            response = self._connections().request(**self._arguments(request), content=cast("bytes", request.body))
-        except httpx.TransportError as error:
-            _explain(error, self.server, request)
-        return decode_reply(HttpReply(response.status_code, response.headers, response.content))
+            reply = self._connections().send(request, self._authorization(request))
+        except TransportError as error:
+            raise _explained(error, self.server, request) from error
+        return decode_reply(reply)
 
     def lines(self, request: HttpRequest, what: str) -> Iterator[str]:
         """Yield the lines of a good reply as they come. Raise the error that any other reply means."""
-        import httpx
+        from aliquot.sdk.http.blocking import lines_of
+        from aliquot.sdk.http.exchange import TransportError
 
-        content = cast("bytes", request.body)
+        readers = self._connections().stream(request, self._authorization(request))
         try:
-            with self._connections().stream(**self._arguments(request), content=content) as response:
-                if response.status_code >= 400:  # noqa: PLR2004 - HTTP's own line
-                    raise error_of(HttpReply(response.status_code, response.headers, response.read()), what)
-                yield from response.iter_lines()
-        except httpx.TransportError as error:
-            _explain(error, self.server, request)
+            first = next(readers)
+            if first.status >= 400:  # noqa: PLR2004 - HTTP's own line
+                deque(readers, maxlen=0)  # the rest of the reply
+                raise error_of(first.reply(), what)
+            yield from lines_of(chain((first,), readers))
+        except TransportError as error:
+            raise _explained(error, self.server, request) from error
+        finally:
+            readers.close()
 
     async def _send_async(self, request: HttpRequest) -> HttpReply:
-        import httpx
+        from aliquot.sdk.http.exchange import TransportError
 
         request = encode_request(request, self.server)
-        body = _async_pieces(request.body) if isinstance(request.body, BodyPieces) else request.body
-        client = await self._async_connections()
+        connections = await self._async_connections()
         try:
-            response = await client.request(**self._arguments(request), content=cast("bytes", body))
-        except httpx.TransportError as error:
-            _explain(error, self.server, request)
-        return decode_reply(HttpReply(response.status_code, response.headers, response.content))
-
-    def _arguments(self, request: HttpRequest) -> dict[str, Any]:
-        headers = dict(request.headers)
-        if isinstance(request.body, BodyPieces):
-            headers["Content-Length"] = str(request.body.length)
-        headers["Authorization"] = self._authorization(request)
-        return {
-            "method": request.method,
-            "url": _url(self.server.url + request.path, tuple(request.query.items())),
-            "headers": headers,
-            "timeout": _timeout(request.timeout_s),
-        }
+            reply = await connections.send(request, self._authorization(request))
+        except TransportError as error:
+            raise _explained(error, self.server, request) from error
+        return decode_reply(reply)
 
     def _authorization(self, request: HttpRequest) -> str:
-        from base64 import b64encode
-
         if not request.as_operator:
-            return "Basic " + b64encode(self.server.key.encode()).decode()
+            return _basic(self.server.key)
         if not self.server.operator:
             raise UsageError(
                 f"{self.server.origin or self.server.url}: this needs the operator's key, which is not known here; "
@@ -172,102 +160,72 @@ class Client:
             )
         return f"Bearer {self.server.operator}"
 
-    def _connections(self) -> "httpx.Client":
-        import httpx
+    def _connections(self) -> "BlockingConnections":
+        from aliquot.sdk.http.blocking import BlockingConnections
+        from aliquot.sdk.http.exchange import target_of
 
-        with self._lock:
-            if self._blocking is None or self._pid != os.getpid():
-                self._blocking = httpx.Client(
-                    limits=_limits(), trust_env=_trust_env(self.server), verify=_verify(self.server)
-                )
-                self._pid = os.getpid()
-            return self._blocking
+        key = (self.server.url, os.getpid())
+        if self._blocking is None or self._blocking_key != key:
+            with self._lock:
+                if self._blocking is None or self._blocking_key != key:
+                    self._blocking, self._blocking_key = BlockingConnections(target_of(self.server.url)), key
+        return self._blocking
 
-    async def _async_connections(self) -> "httpx.AsyncClient":
+    async def _async_connections(self) -> "LoopConnections":
         import asyncio
 
         loop = asyncio.get_running_loop()
         kept = self._by_loop.get(loop)
-        if kept is None:
-            life = _kept_open(self.server)
-            kept = self._by_loop[loop] = _LoopConnections(life, await anext(life))  # this does not wait
-        return kept.client
+        if kept is None or kept.url != self.server.url:
+            life = _kept_open(self.server.url)
+            kept = self._by_loop[loop] = _KeptConnections(self.server.url, life, await anext(life))  # does not wait
+        return kept.connections
 
     def close(self) -> None:
         """Close the blocking connections. Those of event loops close with their loops."""
         with self._lock:
-            if self._blocking is not None and self._pid == os.getpid():
+            if self._blocking is not None and self._blocking_key[1] == os.getpid():
                 self._blocking.close()
             self._blocking = None
 
 
-class _LoopConnections:
-    def __init__(self, life: AsyncIterator["httpx.AsyncClient"], client: "httpx.AsyncClient") -> None:
-        self.life = life  # kept, because the client closes when the generator does
-        self.client = client
+class _KeptConnections(NamedTuple):
+    url: str
+    life: AsyncIterator["LoopConnections"]  # kept, because the connections close when the generator does
+    connections: "LoopConnections"
 
 
-async def _kept_open(server: ServerAddress) -> AsyncIterator["httpx.AsyncClient"]:
-    """Yield a client. An event loop closes its open generators when it ends, and so the connections."""
-    import httpx
+async def _kept_open(url: str) -> AsyncIterator["LoopConnections"]:
+    """Yield connections. An event loop closes its open generators when it ends, and so the connections."""
+    from aliquot.sdk.http.exchange import target_of
+    from aliquot.sdk.http.on_loop import LoopConnections
 
-    async with httpx.AsyncClient(limits=_limits(), trust_env=_trust_env(server), verify=_verify(server)) as client:
-        yield client
-
-
-async def _async_pieces(body: BodyPieces) -> AsyncIterator[memoryview]:
-    for piece in body:
-        yield piece
-
-
-def _limits() -> "httpx.Limits":
-    import httpx
-
-    return httpx.Limits(
-        max_connections=_MAX_CONNECTIONS, max_keepalive_connections=_MAX_CONNECTIONS, keepalive_expiry=_KEEP_ALIVE_S
-    )
-
-
-def _verify(server: ServerAddress) -> "ssl.SSLContext | bool":
-    """Return what verifies certificates. Reading the usual ones takes 25 ms, in vain for a platform on this machine."""
-    import ssl
-
-    return True if _trust_env(server) else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-
-
-def _trust_env(server: ServerAddress) -> bool:
-    """Return whether proxies of the environment apply. They do not apply to a platform on this machine."""
-    return not server.url.startswith(("http://127.", "http://localhost", "http://[::1]"))
-
-
-@lru_cache(maxsize=256)
-def _url(address: str, query: tuple[tuple[str, str | int], ...]) -> "httpx.URL":
-    """Parse an address. The result is cached, because parsing takes a tenth of the time of a call."""
-    import httpx
-
-    return httpx.URL(address, params=dict(query)) if query else httpx.URL(address)
+    connections = LoopConnections(target_of(url))
+    try:
+        yield connections
+    finally:
+        await connections.close()
 
 
 @lru_cache(maxsize=16)
-def _timeout(timeout_s: float) -> "httpx.Timeout":
-    import httpx
+def _basic(key: str) -> str:
+    from base64 import b64encode
 
-    return httpx.Timeout(timeout_s, connect=_CONNECT_TIMEOUT_S)
+    return "Basic " + b64encode(key.encode()).decode()
 
 
-def _explain(error: "httpx.TransportError", server: ServerAddress, request: HttpRequest) -> NoReturn:
-    import httpx
+def _explained(error: "TransportError", server: ServerAddress, request: HttpRequest) -> SdkError:
+    """Return the error that a failed exchange means for the caller."""
+    from aliquot.sdk.http.exchange import NoAnswerError, NoConnectionError
 
-    if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
+    if isinstance(error, NoConnectionError):
         found = f" (from {server.origin})" if server.origin else ""
-        raise NoServerError(f"no platform answers at {server.url}{found}: {error}; {START_ONE}") from error
-    if isinstance(error, httpx.UnsupportedProtocol | httpx.ProxyError):
-        raise UsageError(f"{server.url}: {error}") from error
-    lost = f"the connection to {server.url} was lost"
-    if isinstance(error, httpx.TimeoutException):
+        return NoServerError(f"no platform answers at {server.url}{found}: {error}; {START_ONE}")
+    lost = f"the connection to {server.url} was lost ({error})"
+    if isinstance(error, NoAnswerError):
         lost = f"{server.url} did not answer within {request.timeout_s:g} s"
     may = "; the call may have run" if request.method == "POST" else ""
-    raise PlatformError(f"{lost} ({type(error).__name__} {error}){may}") from error
+    return PlatformError(lost + may)
 
 
 _clients: dict[ServerAddress, Client] = {}

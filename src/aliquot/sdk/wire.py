@@ -55,7 +55,7 @@ class HttpReply(NamedTuple):
     """A reply of the platform."""
 
     status: int
-    headers: Mapping[str, str]  # of httpx, which ignores the case of names
+    headers: Mapping[str, str]  # with names in lower case
     body: bytes
     memory: Any = None  # the shared buffer with the parts that are not in the body
 
