@@ -53,6 +53,7 @@ docs-benchmarks: $(VENV)/dev.stamp ## Measure the figures of docs/benchmarks.md 
 	  --plot docs/images/prediction.png
 	$(BIN)/aliquot bench prefetch --markdown docs/benchmarks/prefetch.md --json docs/benchmarks/prefetch.json \
 	  --plot docs/images/prefetch.png
+	$(BIN)/aliquot bench sdk --markdown docs/benchmarks/sdk.md --json docs/benchmarks/sdk.json
 	$(BIN)/aliquot bench views --markdown docs/benchmarks/views.md --json docs/benchmarks/views.json \
 	  --plot docs/images/views.png
 	$(BIN)/aliquot bench sharing --markdown docs/benchmarks/sharing.md --json docs/benchmarks/sharing.json \

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from aliquot_bench import eviction, fairness, latency, prediction, prefetch, sharing, simulator, views
+from aliquot_bench import eviction, fairness, latency, prediction, prefetch, sdk, sharing, simulator, views
 from aliquot_bench.base import Bench, BenchRequest
 
 BENCHES: dict[str, Callable[[BenchRequest], Bench]] = {
@@ -11,6 +11,7 @@ BENCHES: dict[str, Callable[[BenchRequest], Bench]] = {
     "latency": latency.LatencyBench,
     "prediction": prediction.PredictionBench,
     "prefetch": prefetch.PrefetchBench,
+    "sdk": sdk.SdkBench,
     "sharing": sharing.SharingBench,
     "sim": simulator.SimulatorBench,
     "views": views.ViewsBench,

@@ -11,6 +11,7 @@ from typing import cast
 from aliquot.sdk.http.exchange import (
     CONNECT_TIMEOUT_S,
     KEEP_ALIVE_S,
+    MAX_CONNECTING,
     MAX_CONNECTIONS,
     READ_BYTES,
     HttpBody,
@@ -124,6 +125,7 @@ class BlockingConnections:
         self._target = target
         self._idle: list[BlockingConnection] = []  # the last one used is last; its operations are atomic
         self._free = BoundedSemaphore(MAX_CONNECTIONS)
+        self._connecting = BoundedSemaphore(MAX_CONNECTING)
 
     def send(self, request: HttpRequest, authorization: str) -> HttpReply:
         """Send a request and return its reply."""
@@ -154,15 +156,22 @@ class BlockingConnections:
             connection.close()
 
     def _take(self) -> BlockingConnection:
+        return self._take_idle() or self._connect()
+
+    def _take_idle(self) -> BlockingConnection | None:
         while self._idle:
             try:
                 connection = self._idle.pop()
             except IndexError:  # another thread was faster
-                break
+                return None
             if connection.is_usable():
                 return connection
             connection.close()
-        return BlockingConnection(self._target)
+        return None
+
+    def _connect(self) -> BlockingConnection:
+        with self._connecting:
+            return self._take_idle() or BlockingConnection(self._target)
 
     def _put_back(self, connection: BlockingConnection, reader: ReplyReader) -> None:
         if reader.keeps_open:

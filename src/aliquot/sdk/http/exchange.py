@@ -11,6 +11,8 @@ from aliquot.sdk.wire import BodyPieces, HttpReply, HttpRequest
 
 CONNECT_TIMEOUT_S = 5.0
 MAX_CONNECTIONS = 256
+# With few at once, short calls find a connection that has become free before they have made one of their own.
+MAX_CONNECTING = 8
 # Shorter than the server's own (uvicorn: 5 s), so that no request uses a connection that is being closed.
 KEEP_ALIVE_S = 4.0
 READ_BYTES = 65_536

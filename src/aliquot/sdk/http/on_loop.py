@@ -9,6 +9,7 @@ from typing import cast
 from aliquot.sdk.http.exchange import (
     CONNECT_TIMEOUT_S,
     KEEP_ALIVE_S,
+    MAX_CONNECTING,
     MAX_CONNECTIONS,
     READ_BYTES,
     HttpBody,
@@ -21,9 +22,6 @@ from aliquot.sdk.http.exchange import (
     encode_head,
 )
 from aliquot.sdk.wire import BodyPieces, HttpReply, HttpRequest
-
-# With few at once, short calls find a connection that has become free before they have made one of their own.
-_MAX_CONNECTING = 16
 
 
 class LoopConnection(asyncio.Protocol):
@@ -198,7 +196,7 @@ class LoopConnections:
 
     def _connect(self) -> None:
         """Begin to make a connection, if a request waits for one and there may be more."""
-        wanted = min(len(self._waiting), _MAX_CONNECTING)
+        wanted = min(len(self._waiting), MAX_CONNECTING)
         room = MAX_CONNECTIONS - self._open - len(self._connecting)
         if len(self._connecting) < wanted and room > 0:
             task = self._loop.create_task(self._make())
