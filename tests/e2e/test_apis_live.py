@@ -64,7 +64,8 @@ def test_the_response_type_says_how_the_result_is_shown(server, manage):
 
 def test_a_whole_document_of_the_serverless_framework_is_served_with_its_secret(server, manage):
     document = swagger()
-    document["paths"]["/hi/{name}"]["get"]["x-openwhisk"]["action"] = "secured"
+    target = document["paths"]["/hi/{name}"]["get"]["x-openwhisk"]
+    target |= {"action": "secured", "url": target["url"].replace("echo", "secured")}
     url = manage("createApi", {"apidoc": {"namespace": "_", "swagger": document}})["gwApiUrl"]
     assert httpx.get(f"{url}/hi/you").json()["args"]["name"] == "you"
     assert httpx.get(f"{url}/hi/you", headers={"x-require-whisk-auth": "wrong"}).status_code == 200

@@ -222,6 +222,48 @@ async def test_the_number_of_operations_is_limited():
         assert (await create(g, large)).status_code == 413
 
 
+@on_a_loop
+async def test_operations_without_an_id_get_one_of_their_verb_and_path():
+    async with gateway() as g:
+        for path in ("/books", "/books/{isbn}", "/books/isbn", "/bookShop2/a-b"):
+            assert (await create(g, apidoc(path=path))).status_code == 200
+        document = (await g.get(f"{MANAGE}/getApi")).json()["apis"][0]["value"]["apidoc"]
+        ids = {path: item["get"]["operationId"] for path, item in document["paths"].items()}
+        assert ids == {
+            "/books": "getBooks", "/books/{isbn}": "getBooksIsbn", "/books/isbn": "getBooksIsbn2",
+            "/bookShop2/a-b": "getBookShop2AB",
+        }  # fmt: skip
+
+
+def described(name):
+    return {"parameters": [{"name": name, "in": "path", "required": True, "type": "string"}]}
+
+
+OPERATION = {"x-openwhisk": {"action": "echo"}}
+OTHER_URL = {"x-openwhisk": {"action": "echo", "url": "http://host/api/v1/web/guest/default/other.http"}}
+
+
+@pytest.mark.parametrize(
+    ("paths", "said"),
+    [
+        ({"/a/{b}": {"get": OPERATION | described("c")}}, "'b' defined in path '/a/{b}' does not match any"),
+        ({"/a/{b}": described("c") | {"get": OPERATION}}, "'b' defined in path '/a/{b}' does not match any"),
+        ({"/a": {"get": OPERATION | described("c")}}, "'c' is described, but the path '/a' does not have it"),
+        ({"/a/{b}": {"get": OPERATION}, "/a/{c}": {"put": OPERATION}}, "'/a/{b}' and '/a/{c}' match the same requests"),
+        ({"/a": {"get": OPERATION}, "/a/": {"put": OPERATION}}, "'/a' and '/a/' match the same requests"),
+        ({"/a": {"get": OPERATION, "GET": OPERATION}}, "'/a' has a verb twice"),
+        ({"/a": {"get": OTHER_URL}}, "names the action 'echo', but its url is"),
+        ({"/a/{b}": {"get": OPERATION | described("b")}, "/a/c": {"get": OPERATION}}, None),
+    ],
+)
+@on_a_loop
+async def test_a_document_that_contradicts_itself_is_refused(paths, said):
+    async with gateway() as g:
+        answer = await create(g, {"apidoc": {"swagger": {"basePath": "/x", "info": {"title": "x"}, "paths": paths}}})
+        assert answer.status_code == (200 if said is None else 502)
+        assert said is None or said in answer.json()["error"]
+
+
 @pytest.mark.parametrize(
     "url", ["/api/v1/web/" * 100_000 + "\n", "x://" + "/" * 1_000_000, "/api/v1/web/a/b/c" + "$" * 500_000]
 )

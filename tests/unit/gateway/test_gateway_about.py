@@ -2,6 +2,7 @@
 
 import re
 import time
+from datetime import datetime
 
 import pytest
 from gateway_client import ACTIONS, AS_OPERATOR, NS, PUT, gateway, on_a_loop
@@ -33,15 +34,20 @@ async def test_the_host_describes_itself_to_anyone():
         ]  # fmt: skip
         assert [runtime["kind"] for runtime in host["runtimes"]["nodejs"]] == ["nodejs:20"]
         assert host["limits"] == {
-            "actions_per_minute": None, "triggers_per_minute": None, "concurrent_actions": None, "sequence_length": 50,
+            "actions_per_minute": 2**31 - 1, "triggers_per_minute": 2**31 - 1, "concurrent_actions": 2**31 - 1,
+            "sequence_length": 50,
             "max_action_payload": 64 * 2**20, "max_action_result": 64 * 2**20,
             "min_action_duration": 100, "max_action_duration": 3_600_000, "default_action_duration": 60_000,
             "min_action_memory": 128 << 20, "max_action_memory": 262_144 << 20, "default_action_memory": 256 << 20,
             "min_action_logs": 0, "max_action_logs": 10 << 20, "default_action_logs": 10 << 20,
+            "default_min_action_duration": 100, "default_max_action_duration": 3_600_000,
+            "default_min_action_memory": 128 << 20, "default_max_action_memory": 262_144 << 20,
+            "default_min_action_logs": 0, "default_max_action_logs": 10 << 20,
         }  # fmt: skip
         api = (await g.get("/api/v1")).json()
         assert (api["api_version"], api["api_version_path"]) == ("1.0.0", "v1")
         assert set(api) == {"description", "api_version", "api_version_path", "build", "buildno", "swagger_paths"}
+        assert datetime.fromisoformat(api["build"]).year >= 2024
 
 
 @on_a_loop
@@ -54,6 +60,16 @@ async def test_callers_see_their_namespace_and_limits():
             "maxActionTimeout": 3_600_000, "minActionConcurrency": 1, "maxActionConcurrency": 1,
             "maxParameterSize": "1048576 B", "maxActionInstances": 30,
         })  # fmt: skip
+
+
+@on_a_loop
+async def test_single_limits_are_refused():
+    async with gateway() as g:
+        text = "Inner entity level routes for limits are not yet implemented."
+        assert await g.say("GET", f"{NS}/limits/x") == (400, text)
+        for verb in ("PUT", "POST", "DELETE"):
+            assert (await g.say(verb, f"{NS}/limits/x", json={}))[0] == 405
+            assert (await g.say(verb, f"{NS}/limits", json={}))[0] == 405
 
 
 @on_a_loop
@@ -91,9 +107,11 @@ async def test_the_request_id_travels_with_the_call():
 async def test_options_are_for_anyone():
     async with gateway() as g:
         g.auth = None
-        for path in ("/", ACTIONS, f"{ACTIONS}/echo"):
+        for path in ("/", "/health", ACTIONS, f"{ACTIONS}/echo", "/api/v1/nowhere"):
             answer = await g.request("OPTIONS", path)
             assert (answer.status_code, answer.content) == (200, b"")
+        for path in ("/api", "/api/", "/nowhere"):
+            assert (await g.request("OPTIONS", path)).status_code == 404
 
 
 @pytest.mark.parametrize(

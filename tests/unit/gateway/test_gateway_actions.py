@@ -135,6 +135,10 @@ MALFORMED = "The request content was malformed:\n"
         ({}, "exec undefined"),
         ({"exec": {"code": "x"}}, MALFORMED + "'kind' must be a string defined in 'exec'"),
         (
+            {"exec": {"kind": " ", "code": "x"}},
+            "The specified runtime '' is not supported by this platform. Valid values are: 'python:3.11'.",
+        ),
+        (
             {"exec": {"kind": "python:3"}},
             MALFORMED + "'code' must be a string or attachment object defined in 'exec' for 'python:3.11' actions",
         ),
@@ -189,7 +193,7 @@ async def test_the_sizes_of_code_parameters_and_annotations_are_limited():
         assert await g.say("PUT", f"{ACTIONS}/new", json=put) == (413, "exec larger than allowed: 102 > 100 bytes.")
         many = [{"key": "k", "value": "x" * 50}]
         for field in ("parameters", "annotations"):
-            text = f"{field.capitalize()} larger than allowed: "
+            text = f"{field} larger than allowed: "
             status, said = await g.say("PUT", f"{ACTIONS}/new", json={**PUT, field: many})
             assert (status, said[: len(text)]) == (413, text)
 

@@ -1,5 +1,7 @@
 """Activations over HTTP: single records, their parts, and lists."""
 
+from urllib.parse import unquote
+
 import pytest
 from gateway_client import ACTIONS, NS, PUT, gateway, on_a_loop
 from msgspec.structs import replace
@@ -104,7 +106,8 @@ async def test_lists_are_filtered_and_paged_newest_first():
 
         assert await starts("name=echo") == [3, 1]
         assert await starts("name=pkg/echo") == []
-        assert await starts("name=") == [3, 2, 1]
+        assert await starts("name=") == await starts("name=%20") == [3, 2, 1]
+        assert await starts("name=/echo") == [3, 1]
         assert await starts(f"since={START_MS + 2}") == [3, 2]
         assert await starts(f"upto={START_MS + 2}") == [2, 1]
         assert await starts(f"since={START_MS + 2}&upto={START_MS + 2}") == [2]
@@ -121,12 +124,15 @@ async def test_lists_are_filtered_and_paged_newest_first():
     ("query", "text"),
     [
         ("docs=true&count=true", "The parameter 'docs' is not permitted with 'count'."),
-        (
-            "name=a/b/c",
+        *(
             (
-                "The query parameter 'name' was malformed:\n"
-                "Parameter may be a 'simple' name or 'package-name/simple' name: a/b/c"
-            ),
+                f"name={name}",
+                (
+                    "The query parameter 'name' was malformed:\n"
+                    f"Parameter may be a 'simple' name or 'package-name/simple' name: {unquote(name)}"
+                ),
+            )
+            for name in ("a/b/c", "0%20", "//")
         ),
         (
             "since=yesterday",

@@ -101,9 +101,10 @@ async def test_the_other_claims_of_the_page_are_true():
     async with gateway() as g:
         assert (await g.say("GET", "/api/v1/namespaces/guest"))[0] == 404
         _, limits = await g.say("GET", f"{NS}/limits")
-        assert limits["invocationsPerMinute"] is limits["concurrentInvocations"] is limits["firesPerMinute"] is None
+        unlimited = {"invocationsPerMinute", "concurrentInvocations", "firesPerMinute", "maxActionInstances"}
+        assert {limits[name] for name in unlimited} == {2147483647}
         _, host = await g.say("GET", "/")
-        assert host["limits"]["actions_per_minute"] is None
+        assert host["limits"]["actions_per_minute"] == 2147483647
         _, made = await g.say("PUT", f"{ACTIONS}/few", json={**PUT, "limits": {"instances": 3}})
         assert made["limits"]["instances"] == 3
         assert (await g.say("PUT", f"{ACTIONS}/x", json={**PUT, "annotations": [{"key": "gpu-share", "value": 1.5}]}))[

@@ -56,7 +56,8 @@ def resolve_action(entities: Entities, caller: str, name: FullName) -> ResolvedA
         if name.namespace != caller:
             raise AccessDeniedError(_shown(name))
         return ResolvedAction(caller, function, _one(entities, Action, name))
-    packages = readable_package(entities, caller, FullName(name.namespace, name.package), _shown(name))
+    package = FullName(name.namespace, name.package)
+    packages = readable_package(entities, caller, package, _shown(package))
     provider = packages[0]
     action = _one(entities, Action, FullName(provider.namespace, f"{provider.name}/{name.leaf}"))
     binding = FullName(name.namespace, name.package) if len(packages) > 1 else None

@@ -45,6 +45,7 @@ from aliquot.live.triggers.alarms.scheduler import AlarmScheduler
 from aliquot.live.triggers.dispatcher import TriggerDispatcher
 
 DEFAULT_CONNECTIONS = 4096
+_API = b"/api/v1"
 
 
 class Gateway:
@@ -161,7 +162,7 @@ class Gateway:
             await self._api_route(scope, receive, send)
             return
         transaction = self.request_ids.of(dict(scope["headers"]).get(b"x-request-id"))
-        if scope["method"] == "OPTIONS":
+        if scope["method"] == "OPTIONS" and (path == _API or path.startswith(_API + b"/")):
             await send_response(send, 200, (JSON, (b"x-request-id", transaction.encode())), b"")
             return
         # Starlette matches the raw path, because names are decoded only after the path is split.

@@ -40,6 +40,37 @@ def check_path(path: Any) -> str:  # noqa: ANN401 - any JSON value
     return path
 
 
+def check_paths(paths: dict[str, Any]) -> None:
+    """Raise `ApiError` if two paths match the same requests, or if a path has a verb twice."""
+    seen: dict[str, str] = {}
+    for path, item in paths.items():
+        other = seen.setdefault(_PARAMETER.sub("{}", path.strip("/")), path)
+        if other != path:
+            raise ApiError(f"the paths '{other}' and '{path}' match the same requests.")
+        if isinstance(item, dict) and len({key.lower() for key in item}) < len(item):
+            raise ApiError(f"the path '{path}' has a verb twice, in small and in capital letters.")
+
+
+def check_parameters(path: str, shared: dict[str, Any], operation: dict[str, Any]) -> None:
+    """Raise `ApiError` if the parameters that a document describes for a path are not those in the path."""
+    described = {
+        each["name"]
+        for listed in (shared.get("parameters"), operation.get("parameters"))
+        for each in (listed if isinstance(listed, list) else [])
+        if isinstance(each, dict) and each.get("in") == "path" and isinstance(each.get("name"), str)
+    }
+    if not described:  # they need not be described
+        return
+    named = set(_PARAMETER.findall(path))
+    for name in sorted(named - described):
+        raise ApiError(
+            f"The parameter '{name}' defined in path '{path}' does not match any of the parameters defined for the "
+            "path in the swagger file."
+        )
+    for name in sorted(described - named):
+        raise ApiError(f"The parameter '{name}' is described, but the path '{path}' does not have it.")
+
+
 def full_name(namespace: Any, name: Any, caller: str) -> FullName:  # noqa: ANN401 - any JSON value
     """Return the full name of an action. Raises `ApiError` if it cannot be one."""
     parts = str(name).split("/")

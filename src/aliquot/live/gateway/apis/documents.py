@@ -3,6 +3,7 @@
 A document has only fields that the gateway understands. Its only secrets are those that secured web actions require.
 """
 
+import re
 from typing import Any
 
 from aliquot.live.gateway.apis.checks import ApiError, check_base_path, check_path
@@ -15,6 +16,8 @@ SECRET_HEADER = "message.headers.X-Require-Whisk-Auth"  # noqa: S105 - the heade
 CONFIGURATION = "x-ibm-configuration"
 CASES = "operation-switch"
 MAX_OPERATIONS = 1000  # in all APIs of a namespace, because every change rebuilds the route table
+
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\da-zA-Z_]+")  # of a name in any case
 
 Document = dict[str, Any]
 
@@ -53,8 +56,8 @@ def put_operation(document: Document, operation: ApiOperation, base: str, descri
     """Add the operation to the document, or replace the one with the same path and verb."""
     drop_operation(document, operation.path, operation.verb)
     item = document["paths"].setdefault(operation.path, {})
-    identity = str(described.get("operationId") or f"{operation.verb}_{operation.path}")
     cases = _cases(document)
+    identity = str(described.get("operationId") or _make_operation_id(operation, cases))
     if len(cases) >= MAX_OPERATIONS:
         raise ApiError(f"the APIs of a namespace have at most {MAX_OPERATIONS} operations.")
     if any(identity in case["operations"] for case in cases):
@@ -75,6 +78,15 @@ def put_operation(document: Document, operation: ApiOperation, base: str, descri
     if operation.secret is not None:
         execute.append({"set-variable": {"actions": [{"set": SECRET_HEADER, "value": operation.secret}]}})
     cases.append({"operations": [identity], "execute": execute})
+
+
+def _make_operation_id(operation: ApiOperation, cases: list[Document]) -> str:
+    """Return an id such as `getBooksId` for `get /books/{id}`, with a number if another operation has it."""
+    words = _WORD.findall(operation.path)
+    identity = operation.verb + "".join(word.capitalize() for word in words)
+    taken = {each for case in cases for each in case["operations"]}
+    others = (f"{identity}{number}" for number in range(2, len(taken) + 3))
+    return next(each for each in (identity, *others) if each not in taken)
 
 
 def drop_operation(document: Document, path: str, verb: str | None = None) -> bool:

@@ -6,7 +6,7 @@ Requirements that the gateway does not support (keys, OAuth, rate limits) are re
 import re
 from typing import Any
 
-from aliquot.live.gateway.apis.checks import ApiError, full_name
+from aliquot.live.gateway.apis.checks import ApiError, check_parameters, check_paths, full_name
 from aliquot.live.gateway.apis.documents import (
     CASES,
     CONFIGURATION,
@@ -36,6 +36,7 @@ def from_swagger(swagger: Any, caller: str, base: str) -> Document:  # noqa: ANN
     cors = _object(given, CONFIGURATION).get("cors")
     document[CONFIGURATION]["cors"]["enabled"] = not (isinstance(cors, dict) and cors.get("enabled") is False)
     secrets, urls = _steps(given)
+    check_paths(_object(swagger["paths"], "paths"))
     for path, item in _object(swagger["paths"], "paths").items():
         shared = {key: value for key, value in _object(item, path).items() if key.lower() not in VERBS}
         for verb, described in item.items():
@@ -44,6 +45,7 @@ def from_swagger(swagger: Any, caller: str, base: str) -> Document:  # noqa: ANN
             operation = _object(described, f"{verb} {path}")
             if operation.get("security"):
                 raise ApiError(f"{verb} {path}: security: this gateway would not hold callers to it.")
+            check_parameters(path, shared, operation)
             action, extension = _target(operation, urls, caller)
             secret = secrets.get(str(operation.get("operationId")))
             put_operation(document, ApiOperation(verb, path, action, extension, secret), base, operation)
@@ -78,8 +80,10 @@ def _target(operation: Document, urls: dict[str, str], caller: str) -> tuple[Ful
     found = _WEB_URL.fullmatch(url) if isinstance(url, str) and len(url) <= _MAX_URL_LENGTH else None
     namespace, package, leaf = found.groups() if found else ("_", DEFAULT_PACKAGE, "")
     if named.get("action"):
-        namespace = named.get("namespace") or namespace
         name = _joined(named.get("package"), named["action"])
+        if found and "/" not in str(named["action"]) and name != _joined(package, split_extension(leaf)[0]):
+            raise ApiError(f"x-openwhisk names the action '{name}', but its url is '{url}'.")
+        namespace = named.get("namespace") or namespace
     elif found:
         name = _joined(package, split_extension(leaf)[0])
     else:

@@ -223,7 +223,7 @@ def _annotations(put: wire.ActionPut, old: Action | None, kind: str, settings: G
     if old is None:
         merged.setdefault("provide-api-key", Pair("provide-api-key", False))
     merged["exec"] = Pair("exec", kind)
-    return check_size("Annotations", tuple(merged.values()), settings)
+    return check_size("annotations", tuple(merged.values()), settings)
 
 
 def _limits(

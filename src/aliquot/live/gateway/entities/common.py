@@ -65,7 +65,7 @@ def common_fields(put: wire.EntityPut, old: Entity | None, settings: GatewaySett
     """Return the fields that every entity has, after a PUT. Absent fields keep their old value."""
     annotations = old.annotations if old else ()
     if put.annotations is not None:
-        annotations = check_size("Annotations", annotation_pairs(put.annotations), settings)
+        annotations = check_size("annotations", annotation_pairs(put.annotations), settings)
     return {
         "version": next_version(put.version, old.version if old else None),
         "publish": put.publish if put.publish is not None else bool(old and old.publish),
@@ -77,7 +77,7 @@ def common_fields(put: wire.EntityPut, old: Entity | None, settings: GatewaySett
 def updated_parameters(
     put: list[wire.PairPut] | None, old: tuple[Pair, ...], settings: GatewaySettings
 ) -> tuple[Pair, ...]:
-    return old if put is None else check_size("Parameters", parameter_pairs(put), settings)
+    return old if put is None else check_size("parameters", parameter_pairs(put), settings)
 
 
 def parameter_pairs(put: list[wire.PairPut]) -> tuple[Pair, ...]:

@@ -48,7 +48,7 @@ def known_kind(kind: str, *, nodejs: bool) -> str | None:
 
 def resolve_kind(kind: str | None, *, nodejs: bool) -> str:
     """Return the kind that runs an action that was put with this kind. Raises a `Refusal`."""
-    if not kind:
+    if kind is None:
         raise malformed("'kind' must be a string defined in 'exec'")
     kind = kind.strip().lower()
     if kind in {SEQUENCE, BLACKBOX}:

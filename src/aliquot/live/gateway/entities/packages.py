@@ -22,7 +22,7 @@ from aliquot.live.gateway.entities.common import (
     updated_parameters,
 )
 from aliquot.live.gateway.http.query import flag
-from aliquot.live.gateway.http.refusal import Refusal, malformed
+from aliquot.live.gateway.http.refusal import Refusal, malformed, not_found
 from aliquot.live.gateway.http.routing import (
     Endpoint,
     EndpointAccess,
@@ -77,7 +77,13 @@ class PackageEndpoints:
 
     async def get(self, request: Request) -> Response:
         name = FullName(request.named, name_of(request))
-        packages = readable_package(self._entities, request.namespace, name, f"{name.namespace}/{name.name}")
+        shown = f"{name.namespace}/{name.name}"
+        try:
+            packages = readable_package(self._entities, request.namespace, name, shown)
+        except WrongCollectionError:
+            raise
+        except NotFoundError as error:
+            raise not_found(shown) from error
         provider, package = packages[0], packages[-1]
         contents = self._entities.contents(provider.namespace, provider.name)
         return json_response(

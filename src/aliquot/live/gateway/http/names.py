@@ -26,14 +26,21 @@ def decoded(segment: bytes) -> str:
 
 def read_full_name(text: str, own: str) -> FullName:
     """Read `/namespace/name` or `/namespace/package/name` from a body. `_` stands for the caller's namespace."""
+    parts = [part for part in text.split("/") if part]
+    if not parts:
+        raise _requirement("path undefined")
     if not is_path(text):
-        raise malformed("fully qualified name malformed")
-    namespace, *names = [part for part in text.split("/") if part]
+        raise _requirement(f"path contains invalid parts {', '.join(parts)}")
+    namespace, *names = parts
     if not names:
-        raise malformed(
+        raise _requirement(
             "The fully qualified name of the entity must contain at least the namespace and the name of the entity."
         )
     return FullName(own if namespace == "_" else namespace, "/".join(names))
+
+
+def _requirement(why: str) -> Refusal:
+    return malformed(f"requirement failed: {why}")
 
 
 def check_name(text: str) -> str:
@@ -56,6 +63,8 @@ def check_activation_id(text: str) -> str:
 
 def check_namespace(text: str) -> str:
     """Return the namespace's name, or raise a 400."""
-    if len(text) > MAX_NAME_LENGTH or not is_name(text):
+    if len(text) > MAX_NAME_LENGTH:
+        raise Refusal(400, f"Namespace longer than allowed: {len(text)} > {MAX_NAME_LENGTH}.")
+    if not is_name(text):
         raise Refusal(400, "The namespace contains illegal characters.")
     return text

@@ -61,8 +61,9 @@ def not_acceptable(content_type: str) -> Refusal:
     return Refusal(406, f"Resource representation is only available with these types:\n{content_type}")
 
 
-def not_found() -> Refusal:
-    return Refusal(404, NOT_FOUND)
+def not_found(resource: str = "") -> Refusal:
+    """Return a 404. OpenWhisk names the resource only where it is looked up to check the caller's rights."""
+    return Refusal(404, f"The requested resource '{resource}' does not exist." if resource else NOT_FOUND)
 
 
 def forbidden(resource: str) -> Refusal:

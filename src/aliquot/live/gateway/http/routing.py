@@ -27,6 +27,7 @@ from aliquot.live.gateway.http.refusal import (
 from aliquot.live.gateway.http.responses import JSON, Body, Headers, size_of
 
 _JSON_TYPE = b"application/json"
+_ENTITY_METHODS = ("PUT", "POST", "DELETE")
 _SMALL_BYTES = 64 * KIB  # a smaller response is not counted in its caller's memory
 
 
@@ -178,8 +179,12 @@ class _EndpointRoute:
     async def _respond(self, scope: Scope, receive: Receive, transaction: str) -> Response:
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
         endpoint = self._methods.get(method)
+        if method == "OPTIONS":
+            return Response(200, b"")
         if endpoint is None:
-            raise not_allowed(self._methods)
+            # With a slash at its end a path names a collection, and these methods are for what is in it.
+            empty_name = scope["path"].endswith("/") and scope["path"] != "/" and method in _ENTITY_METHODS
+            raise not_found() if empty_name else not_allowed(self._methods)
         headers = dict(scope["headers"])
         check_headers(scope["headers"], headers)
         names = {key: decoded(value.encode("latin-1")) for key, value in scope["path_params"].items()}
@@ -193,7 +198,8 @@ class _EndpointRoute:
             self._connections.assign(scope.get(SCOPE_KEY), tenant)
         if endpoint.body is not None:
             request.body = await self._bodies.read(headers, receive, endpoint.max_bytes, tenant)
-            if request.body and headers.get(b"content-type", _JSON_TYPE).split(b";")[0].strip().lower() != _JSON_TYPE:
+            kind = headers.get(b"content-type", _JSON_TYPE).split(b";")[0].strip().lower()
+            if kind != _JSON_TYPE and (request.body or method == "PUT"):
                 raise unsupported_media()
         response = await endpoint.handler(request)
         if size_of(response.body) <= _SMALL_BYTES:

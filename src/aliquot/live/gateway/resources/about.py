@@ -1,13 +1,17 @@
 """Endpoints about the platform itself: the host's description, the caller's namespace and limits, health, metrics."""
 
 import time
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
+from aliquot import version
 from aliquot.core.units import MIB
 from aliquot.live.gateway.entities.kinds import RuntimeInfo, runtimes
 from aliquot.live.gateway.http.auth import OperatorAuth
+from aliquot.live.gateway.http.refusal import Refusal
 from aliquot.live.gateway.http.routing import Endpoint, EndpointAccess, Request, Response, json_response
 from aliquot.live.gateway.invocation.invoke import InvokeHandler
 from aliquot.live.gateway.settings import GatewaySettings
@@ -18,6 +22,7 @@ from aliquot.live.store.base import Store
 from aliquot.live.triggers.alarms.scheduler import AlarmScheduler
 from aliquot.version import __version__
 
+NO_LIMIT = 2**31 - 1  # the largest number that all clients can read
 _TOTALS_FACTOR = 20  # so that strangers take at most a twentieth of the event loop's time
 _METRICS_TYPE = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
 
@@ -28,7 +33,7 @@ class HostInfo(Struct):
     description: str
     support: dict[str, str]
     api_paths: list[str]
-    limits: dict[str, int | None]
+    limits: dict[str, int]
     runtimes: dict[str, list[RuntimeInfo]]
 
 
@@ -42,9 +47,11 @@ class ApiInfo(Struct):
 
 
 class NamespaceLimits(Struct, rename="camel"):
-    invocations_per_minute: int | None
-    concurrent_invocations: int | None
-    fires_per_minute: int | None
+    """The limits of a namespace. One that is not set is `NO_LIMIT`."""
+
+    invocations_per_minute: int
+    concurrent_invocations: int
+    fires_per_minute: int
     min_action_memory: int
     max_action_memory: int
     min_action_logs: int
@@ -54,7 +61,7 @@ class NamespaceLimits(Struct, rename="camel"):
     min_action_concurrency: int
     max_action_concurrency: int
     max_parameter_size: str
-    max_action_instances: int | None
+    max_action_instances: int
 
 
 class Health(Struct):
@@ -79,14 +86,15 @@ class AboutEndpoints:
             Endpoint("GET", "/health", self.health, "The platform's health", {200: Health, 503: Health}, **anyone),
             Endpoint("GET", "/api/v1/namespaces", self.namespaces, "The caller's namespace", {200: list[str]}),
             Endpoint("GET", limits, self.limits, "The caller's limits", {200: NamespaceLimits}),
+            Endpoint("GET", limits + "/{name}", self.limit, "A single limit, always refused", {}, statuses=(400,)),
         ]
 
     async def host(self, _: Request) -> Response:
         settings = self._settings
-        limits: dict[str, int | None] = {
-            "actions_per_minute": settings.invocations_per_minute,
-            "triggers_per_minute": settings.fires_per_minute,
-            "concurrent_actions": settings.concurrent_invocations,
+        limits = {
+            "actions_per_minute": _number(settings.invocations_per_minute),
+            "triggers_per_minute": _number(settings.fires_per_minute),
+            "concurrent_actions": _number(settings.concurrent_invocations),
             "sequence_length": settings.sequence_length,
             "max_action_payload": settings.payload_bytes,
             "max_action_result": settings.payload_bytes,
@@ -97,12 +105,14 @@ class AboutEndpoints:
             limits[f"min_action_{name}"] = allowed.minimum * unit
             limits[f"max_action_{name}"] = allowed.maximum * unit
             limits[f"default_action_{name}"] = allowed.default * unit
+            limits[f"default_min_action_{name}"] = allowed.minimum * unit  # of a namespace without limits of its own
+            limits[f"default_max_action_{name}"] = allowed.maximum * unit
         support = {"github": "https://github.com/aliquot/aliquot/issues", "slack": ""}
         return json_response(HostInfo("Aliquot", support, ["/api/v1"], limits, runtimes(nodejs=settings.nodejs)))
 
     async def api(self, _: Request) -> Response:
         paths = {"ui": "/docs", "api-docs": "/openapi.json"}
-        return json_response(ApiInfo("Aliquot API", "1.0.0", "v1", __version__, __version__, paths))
+        return json_response(ApiInfo("Aliquot API", "1.0.0", "v1", _build_date(), __version__, paths))
 
     async def health(self, _: Request) -> Response:
         complaint = self._store.health.problem
@@ -117,9 +127,9 @@ class AboutEndpoints:
         settings = self._settings
         return json_response(
             NamespaceLimits(
-                per_minute,
-                max_concurrent,
-                fires_per_minute,
+                _number(per_minute),
+                _number(max_concurrent),
+                _number(fires_per_minute),
                 settings.memory_mb.minimum,
                 settings.memory_mb.maximum,
                 settings.logs_mb.minimum,
@@ -129,9 +139,22 @@ class AboutEndpoints:
                 settings.concurrency.minimum,
                 settings.concurrency.maximum,
                 f"{settings.parameters_bytes} B",
-                max_concurrent,
+                _number(max_concurrent),
             )
         )
+
+    async def limit(self, _: Request) -> Response:
+        raise Refusal(400, "Inner entity level routes for limits are not yet implemented.")
+
+
+def _number(limit: int | None) -> int:
+    return NO_LIMIT if limit is None else limit
+
+
+def _build_date() -> str:
+    """Return when this version was installed. Clients expect a date."""
+    changed_s = Path(version.__file__).stat().st_mtime
+    return datetime.fromtimestamp(changed_s, UTC).isoformat(timespec="seconds")
 
 
 class MetricsPage:

@@ -110,7 +110,7 @@ class ActivationEndpoints:
             raise Refusal(400, "The parameter 'docs' is not permitted with 'count'.")
         query = ActivationQuery(
             request.owner,
-            _name(request.fields.get("name", "").strip()),
+            _name(request.fields.get("name", "")),
             epoch(request.fields, "since"),
             epoch(request.fields, "upto"),
             page.skip,
@@ -137,7 +137,9 @@ class ActivationEndpoints:
 
 
 def _name(text: str) -> str | None:
-    parts = text.split("/")
-    if len(parts) > 2 or not all(is_name(part) for part in parts if text):  # noqa: PLR2004 - package and name
+    if not text.strip():
+        return None
+    parts = [part for part in text.split("/") if part]
+    if not 0 < len(parts) <= 2 or not all(map(is_name, parts)):  # noqa: PLR2004 - package and name
         raise malformed_query("name", f"Parameter may be a 'simple' name or 'package-name/simple' name: {text}")
-    return text or None
+    return "/".join(parts)
