@@ -7,9 +7,20 @@ from aliquot.version import __version__
 
 TYPE_CHECKING = False  # as in `typing`, whose import takes longer than that of this package
 if TYPE_CHECKING:
-    from aliquot.sdk import App, Function, Handle, Session
+    from aliquot.sdk import App, Function, Handle, Retry, Session, Workflow, parallel, sleep, wait_for
 
-__all__ = ["App", "Function", "Handle", "Session", "__version__"]
+__all__ = [
+    "App",
+    "Function",
+    "Handle",
+    "Retry",
+    "Session",
+    "Workflow",
+    "__version__",
+    "parallel",
+    "sleep",
+    "wait_for",
+]
 
 
 def __getattr__(name: str) -> object:

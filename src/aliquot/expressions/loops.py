@@ -74,9 +74,10 @@ def _each(evaluation: Evaluation, loops: list[Generator]) -> Iterator[Evaluation
         if single:
             bound = {names[0]: value}
         else:
-            if not isinstance(value, list) or len(value) != len(names):
+            parts = FUNCTIONS["list"](budget, value)
+            if len(parts) != len(names):
                 raise EvaluationError(f"cannot unpack {value!r:.60} into {len(names)} names")
-            bound = dict(zip(names, value, strict=True))
+            bound = dict(zip(names, parts, strict=True))
         turn = Evaluation({**evaluation.names, **bound}, budget)
         if all(test(turn) for test in tests):
             if len(loops) == 1:

@@ -3,5 +3,8 @@
 from aliquot.sdk.app import App
 from aliquot.sdk.function import Function, Handle
 from aliquot.sdk.session import Session
+from aliquot.sdk.workflow.decorator import Workflow
+from aliquot.sdk.workflow.here import parallel, sleep, wait_for
+from aliquot.sdk.workflow.options import Retry
 
-__all__ = ["App", "Function", "Handle", "Session"]
+__all__ = ["App", "Function", "Handle", "Retry", "Session", "Workflow", "parallel", "sleep", "wait_for"]

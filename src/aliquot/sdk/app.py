@@ -18,6 +18,8 @@ from aliquot.sdk.session import Session, make_session
 from aliquot.sdk.source import AppCode, read_code
 from aliquot.sdk.units import read_names
 from aliquot.sdk.wire import Operation
+from aliquot.sdk.workflow.decorator import Workflow
+from aliquot.sdk.workflow.options import read_seconds
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -50,6 +52,7 @@ class App:
         self.name = name
         self.autodeploy = autodeploy and "__OW_ACTION_NAME" not in os.environ  # a sandbox does not have the file
         self.functions: dict[str, Function[..., Any]] = {}
+        self.workflows: dict[str, Workflow[..., Any]] = {}
         self._include = read_names(include, "include")
         self.module: dict[str, Any] = sys._getframe(1).f_globals  # noqa: SLF001 - the caller, whose file is sent
         self._address = url, key
@@ -137,18 +140,36 @@ class App:
         )
         return self._add(raw, needs) if raw is not None else lambda decorated: self._add(decorated, needs)
 
+    @overload
+    def workflow(self, raw: Callable[P, R], /) -> Workflow[P, R]: ...
+    @overload
+    def workflow(self, /, *, timeout: str | float | None = ...) -> Callable[[Callable[P, R]], Workflow[P, R]]: ...
+    def workflow(self, raw: Callable[..., Any] | None = None, /, *, timeout: str | float | None = None) -> Any:
+        """Make a workflow of the app. Its source is read into a graph, and mistakes are told at once.
+
+        timeout: an execution that takes longer is ended with States.Timeout.
+        """
+        timeout_s = None if timeout is None else read_seconds(timeout, "timeout")
+
+        def add(decorated: Callable[..., Any]) -> Workflow[..., Any]:
+            self._check_name(decorated)
+            self.workflows[decorated.__name__] = Workflow(self, decorated, timeout_s)
+            return self.workflows[decorated.__name__]
+
+        return add if raw is None else add(raw)
+
     def _add(self, raw: Callable[P, R], needs: FunctionNeeds) -> Function[P, R]:
-        _check(self.name, raw)
-        if raw.__name__ in self.functions and not self._reloaded(raw):
-            raise UsageError(f"app {self.name!r} has a function {raw.__name__!r} already")
+        self._check_name(raw)
         function = Function(self, raw, needs)
         self.functions[raw.__name__] = function
         return function
 
-    def _reloaded(self, raw: Callable[..., Any]) -> bool:
-        """Return whether the same lines ran again, as in a notebook. Two functions of one name are an error."""
-        before, now = self.functions[raw.__name__].raw.__code__, raw.__code__
-        return (before.co_filename, before.co_firstlineno) == (now.co_filename, now.co_firstlineno)
+    def _check_name(self, raw: Callable[..., Any]) -> None:
+        """Refuse what cannot be deployed, and two functions or workflows of one name."""
+        _check(self.name, raw)
+        known = self.functions.get(raw.__name__) or self.workflows.get(raw.__name__)
+        if known is not None and not _reloaded(known.raw, raw):
+            raise UsageError(f"app {self.name!r} has a function {raw.__name__!r} already")
 
     def code(self) -> AppCode:
         """Read the app's file and the included ones."""
@@ -185,6 +206,12 @@ class App:
         if self._cached_client is None:
             self._cached_client = client_for(find_server(*self._address))
         return self._cached_client
+
+
+def _reloaded(before: Callable[..., Any], now: Callable[..., Any]) -> bool:
+    """Return whether the same lines ran again, as in a notebook."""
+    old, new = before.__code__, now.__code__
+    return (old.co_filename, old.co_firstlineno) == (new.co_filename, new.co_firstlineno)
 
 
 def _check(app: str, raw: Callable[..., Any]) -> None:

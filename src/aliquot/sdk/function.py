@@ -18,6 +18,7 @@ from aliquot.sdk.wire import Operation, pause
 
 if TYPE_CHECKING:
     from aliquot.sdk.app import App
+    from aliquot.sdk.workflow.options import CallOptions, Retry
 
 A = TypeVar("A")
 P = ParamSpec("P")
@@ -122,6 +123,18 @@ class Function(Generic[P, R]):
         """Call the function as `map` does, with a tuple of arguments for each input."""
         return MappedCalls(self, spread=True)
 
+    def options(
+        self, *, retry: "Retry | list[Retry] | tuple[Retry, ...] | None" = None, timeout: str | float | None = None
+    ) -> "CallOptions[P, R]":
+        """Return the function with options for its calls in a workflow: `f.options(retry=Retry(3))(x)`.
+
+        retry: how often, and after which errors, the call is tried again.
+        timeout: a call that takes longer fails with States.Timeout, which `except TimeoutError` takes.
+        """
+        from aliquot.sdk.workflow.options import CallOptions
+
+        return CallOptions(self, retry, timeout)
+
     def handle(self, activation_id: str) -> Handle[R]:
         """Return the handle of a call that was spawned earlier, perhaps by another process."""
         return Handle(self, activation_id)
@@ -218,8 +231,11 @@ class MappedCalls(Generic[A, R]):
         self, inputs: Iterable[A], *, concurrency: int = _CONCURRENCY, return_exceptions: bool = False
     ) -> Iterator[Any]:
         from aliquot.sdk import mapping
+        from aliquot.sdk.workflow.here import runs_here
 
         mapping.check_concurrency(concurrency)
+        if runs_here.get():  # in a workflow that runs as plain Python
+            return iter([self._function(*(item if self._spread else (item,))) for item in cast("list[Any]", inputs)])
         steps = mapping.steps(self._start, concurrency, return_exceptions=return_exceptions)
         return mapping.drive(self._function.client(), steps, inputs, concurrency)
 

@@ -8,7 +8,7 @@ from aliquot.runtime.units import GIB, KIB, MIB
 from aliquot.sdk.errors import UsageError
 
 _SIZES = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": KIB, "MIB": MIB, "GIB": GIB, "TIB": 2**40}
-_TIMES_MS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000}
+_TIMES_MS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _MAX = 2**50
 
 
@@ -25,7 +25,7 @@ def read_mib(value: object, argument: str) -> int:
 
 
 def read_ms(value: object, argument: str) -> int:
-    """Parse a time, such as `"200ms"`, `"1.5s"`, `"5m"`, `"1h"` or a number of seconds."""
+    """Parse a time, such as `"200ms"`, `"1.5s"`, `"5m"`, `"1h"`, `"2d"` or a number of seconds."""
     if isinstance(value, str):
         amount, unit = _split(value)
         time_ms = amount * _TIMES_MS.get(unit, 0)

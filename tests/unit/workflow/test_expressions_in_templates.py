@@ -202,7 +202,7 @@ def test_python_expressions_read_variables_and_states():
     assert run("Python", "{% states.context['Execution']['Id'] %}") == "run-1"
     with pytest.raises(StateError) as failure:
         run("Python", "{% states.input['nope'] %}")
-    assert failure.value.error == "States.QueryEvaluationError"
+    assert failure.value.error == "KeyError"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 from aliquot.expressions.budget import measure
-from aliquot.workflow.errors import DATA_LIMIT, RUNTIME, StateError
+from aliquot.workflow.errors import DATA_LIMIT, QUERY_FAILED, RUNTIME, StateError
 from aliquot.workflow.interpreter import commands, failures, forks, frames, tasks
 from aliquot.workflow.interpreter.commands import Command, Evaluate, Finish, SetTimer
 from aliquot.workflow.interpreter.context import context_object
@@ -22,6 +22,7 @@ from aliquot.workflow.interpreter.frames import Frame
 from aliquot.workflow.interpreter.handlers import HANDLERS
 from aliquot.workflow.interpreter.timers import DELAY, RESUME, Timers
 from aliquot.workflow.language.records import CHOICE, FAIL, MAP, PARALLEL, TASK, WAIT, Machine
+from aliquot.workflow.query.languages import PYTHON
 from aliquot.workflow.query.scope import TooLongError
 from aliquot.workflow.values import MAX_VARIABLES_SIZE, Value
 
@@ -205,7 +206,7 @@ class Execution:
 
     def note_failed_evaluation(self, frame: Frame, error: StateError) -> None:
         details = {"error": error.error, "cause": error.cause, "state": frame.state.name}
-        if error.error == "States.QueryEvaluationError":
+        if error.error == QUERY_FAILED or frame.state.language == PYTHON:
             self.note("EvaluationFailed", frame, lambda: details)
 
     def made(self, frame: Frame, made: dict[str, Value]) -> None:

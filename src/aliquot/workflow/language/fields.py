@@ -10,10 +10,17 @@ EXPRESSIONS = (JSONATA, PYTHON)
 
 
 class Field(NamedTuple):
-    """A field: the types of state that have it, and the query languages in which they do."""
+    """A field: the types of state that have it, and the query languages in which they do.
+
+    `python_kinds` are more types that have it in Python, whose expressions fail with names that a rule can catch.
+    """
 
     kinds: tuple[str, ...]
     languages: tuple[str, ...] = LANGUAGES
+    python_kinds: tuple[str, ...] = ()
+
+    def kinds_in(self, language: str) -> tuple[str, ...]:
+        return self.kinds + self.python_kinds if language == PYTHON else self.kinds
 
 
 ALL_KINDS = (TASK, PASS, WAIT, CHOICE, SUCCEED, FAIL, PARALLEL, MAP)
@@ -35,7 +42,7 @@ STATE_FIELDS: dict[str, Field] = {
     "ResultSelector": Field(WORKING, PATHS),
     "Arguments": Field((TASK, PARALLEL), EXPRESSIONS),
     "Retry": Field(WORKING),
-    "Catch": Field(WORKING),
+    "Catch": Field(WORKING, python_kinds=(PASS, WAIT, CHOICE)),
     "Resource": Field((TASK,)),
     "TimeoutSeconds": Field((TASK,)),
     "TimeoutSecondsPath": Field((TASK,), PATHS),

@@ -101,6 +101,7 @@ def _plain(kind: str, leave: Callable[[Fields], Phase]) -> Callable[[Fields], St
             language=fields.language,
             next=_next(fields),
             leave=leave(fields),
+            catchers=read_catchers(fields),
             comment=_comment(fields),
         )
 
@@ -134,6 +135,7 @@ def _wait(fields: Fields) -> State:
         next=_next(fields),
         enter=phase(run, seconds, timestamp),
         leave=through_phase(fields),
+        catchers=read_catchers(fields),
         comment=_comment(fields),
     )
 
@@ -145,6 +147,7 @@ def _choice(fields: Fields) -> State:
         kind=CHOICE,
         language=fields.language,
         leave=choose,
+        catchers=read_catchers(fields),
         targets=targets,
         has_default="Default" in fields.raw,
         comment=_comment(fields),

@@ -146,8 +146,8 @@ class Reader:
         for name in fields.raw:
             if name in REFUSED_FIELDS:
                 fields.complain(name, f"not supported: {REFUSED_FIELDS[name]}")
-            elif name not in STATE_FIELDS or kind not in STATE_FIELDS[name].kinds:
-                kinds = STATE_FIELDS[name].kinds if name in STATE_FIELDS else ()
+            elif name not in STATE_FIELDS or kind not in STATE_FIELDS[name].kinds_in(fields.language):
+                kinds = STATE_FIELDS[name].kinds_in(fields.language) if name in STATE_FIELDS else ()
                 where = f"; it belongs to {', '.join(kinds)}" if kinds else ""
                 fields.complain(name, f"a {kind} state has no such field{where}")
             elif fields.language not in STATE_FIELDS[name].languages:

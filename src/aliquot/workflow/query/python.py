@@ -1,4 +1,8 @@
-"""Python as a query language: expressions of `aliquot.expressions` in `{% %}`."""
+"""Python as a query language: expressions of `aliquot.expressions` in `{% %}`.
+
+An expression that fails gives the name of Python's exception, such as ZeroDivisionError, so that a workflow written in
+Python catches in the graph the errors that it catches as plain Python.
+"""
 
 import ast
 from functools import lru_cache
@@ -12,6 +16,7 @@ from aliquot.workflow.query.templates import Query
 from aliquot.workflow.values import Value
 
 STATES = "states"
+BOUNDS = ("TimeoutError", "MemoryError")  # too many steps, too large a value
 EXPRESSION_STEPS = 8  # of an expression take as long as a step of the other languages
 
 
@@ -34,7 +39,8 @@ def compile_python(source: str) -> Query:
         except EvaluationError as error:
             if error.kind == "TimeoutError" and left is not None:
                 raise TooLongError from error
-            raise StateError(QUERY_FAILED, f"The expression '{source.strip()}' failed: {error}") from error
+            name = QUERY_FAILED if error.kind in BOUNDS else error.kind
+            raise StateError(name, f"The expression '{source.strip()}' failed: {error}") from error
         if left is not None:
             scope.work.left = budget.steps // EXPRESSION_STEPS
         return value
