@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from aliquot_bench import eviction, fairness, latency, prediction, prefetch, sdk, sharing, simulator, views
+from aliquot_bench import eviction, fairness, latency, prediction, prefetch, sdk, sharing, simulator, views, workflow
 from aliquot_bench.base import Bench, BenchRequest
 
 BENCHES: dict[str, Callable[[BenchRequest], Bench]] = {
@@ -15,4 +15,5 @@ BENCHES: dict[str, Callable[[BenchRequest], Bench]] = {
     "sharing": sharing.SharingBench,
     "sim": simulator.SimulatorBench,
     "views": views.ViewsBench,
+    "workflow": workflow.WorkflowBench,
 }
