@@ -161,7 +161,7 @@ def test_warming_tells_how_it_goes_and_what_came(server):
     env = {**os.environ, "ALIQUOT_DATA": str(server.data)}
     done = run(sys.executable, "-m", "aliquot", "dataset", "warm", "nas", "flow/*", "one.bin", env=env)
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "nas: 4 files, 6 MiB are on the node\n"
+    assert done.stdout == "nas: 4 files, 6 MiB, are on the node\n"
     with server.client() as client:
         where = f"{server.url}/api/v1/datasets/nas/warm"
         answer = client.post(where, json={"patterns": ["secret.bin"]})
@@ -177,7 +177,7 @@ def test_the_operator_warms_what_is_not_for_its_own_namespace_and_lists_all(serv
     server.add("next-door", link.url, namespaces=["neighbour"])
     env = {**os.environ, "ALIQUOT_DATA": str(server.data), "COLUMNS": "160"}
     done = run(sys.executable, "-m", "aliquot", "dataset", "warm", "next-door", "one.bin", env=env)
-    assert (done.returncode, done.stdout) == (0, "next-door: 1 files, 977 KiB are on the node\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, "next-door: 1 file, 977 KiB, is on the node\n"), done.stderr
     listed = run(sys.executable, "-m", "aliquot", "dataset", "list", env=env).stdout
     assert ["next-door", link.url, "neighbour"] in [line.split()[:3] for line in listed.splitlines()]
     with server.client() as client:

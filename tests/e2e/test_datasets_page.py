@@ -12,7 +12,6 @@ PAGE = (DOCS / "how-to" / "datasets.md").read_text(encoding="utf-8")
 LAB, USERS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 TEXT = PAGE.replace(LAB, "").replace(USERS, "")
 LINES = re.findall(r"^ {4}((?:aliquot|mkdir|head|python|S=|sleep) ?.*)$", TEXT, re.MULTILINE)
-BYTES = "5002000"
 
 
 def perform(platform, line, names):
@@ -50,13 +49,13 @@ def test_every_line_of_the_page_is_one_that_is_run():
 
 def test_the_first_call_had_to_wait_and_the_last_found_its_files_there(printed):
     first, last = (notes(text) for line, text in printed if line == "aliquot activation get")
-    assert [first[key].strip() for key in ("opened", "prefetched")] == ["{'fetched': 3}", "0"]
-    assert [last[key].strip() for key in ("opened", "prefetched", "wasted")] == ["{'prefetched': 3}", BYTES, "0"]
+    assert [first[key].strip() for key in ("opened", "prefetched")] == ["{'fetched': 3}", "0 B"]
+    assert [last[key].strip() for key in ("opened", "prefetched", "wasted")] == ["{'prefetched': 3}", "5 MiB", "0 B"]
     assert "lab/config.json: " in last["prefetchReasons"]
 
 
 def test_the_commands_say_what_they_did(printed):
     said = dict(printed)
-    assert said["aliquot dataset warm lab 'runs/*'"] == "lab: 1 files, 2 MiB are on the node\n"
-    assert said["aliquot dataset evict lab"].startswith("lab: 3 files, 5 MiB left the node")
+    assert said["aliquot dataset warm lab 'runs/*'"] == "lab: 1 file, 2 MiB, is on the node\n"
+    assert said["aliquot dataset evict lab"].startswith("lab: 3 files, 5 MiB, left the node")
     assert said["aliquot dataset remove lab"] == "removed lab\n"

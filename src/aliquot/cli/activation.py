@@ -10,7 +10,7 @@ from aliquot.cli import logs as log_lines
 from aliquot.cli.console import say
 from aliquot.cli.gateway import ACTIONS, AsJson, Data, GatewayClient, annotations_of, completer, connect
 from aliquot.cli.invoke import wait_for_record
-from aliquot.cli.results import clock, print_json, seconds, show, table, text
+from aliquot.cli.results import clock, print_json, seconds, show, size, table, text
 from aliquot.clock import now_ms
 from aliquot.core.errors import InputError
 from aliquot.sdk.calls import NAMESPACE, activation_path
@@ -22,6 +22,7 @@ app = typer.Typer(
 app.command("logs")(log_lines.logs)
 
 _MAX_LISTED = 200
+_BYTES = ("prefetched", "wasted")
 _STATUSES = ("success", "application error", "action developer error", "whisk internal error")
 Id = Annotated[str, typer.Argument(metavar="[ID]", help="The id of an activation.", show_default="the last one")]
 Name = Annotated[str, typer.Argument(help="Only calls of this function.", autocompletion=completer(ACTIONS))]
@@ -86,17 +87,24 @@ def get(activation_id: Id = "", wait: Wait = False, data: Data = None, as_json: 
     for key in ("activationId", "name", "version", "cause"):
         if record.get(key):
             rows.add_row(key, text(record[key]))
-    rows.add_row("start", clock(record["start"]))
+    rows.add_row("began", clock(record["start"]))
     if record.get("end"):
         rows.add_row("duration", seconds(record.get("duration", 0) / 1000))
     rows.add_row("status", text(response.get("status")))
     for key, value in annotations_of(record).items():
         if key not in {"limits", "path"}:
-            rows.add_row(key, text(value))
+            rows.add_row(key, _annotation(key, value))
     show(rows)
     print_json(response.get("result"))
     for line in record.get("logs", ()):
         say(line)
+
+
+def _annotation(key: str, value: Any) -> str:  # noqa: ANN401 - whatever JSON holds
+    """Format an annotation. Times are in milliseconds, and some sizes in bytes."""
+    if key.endswith("Time") and isinstance(value, int | float):
+        return seconds(value / 1000)
+    return size(value) if key in _BYTES and isinstance(value, int) else text(value)
 
 
 @app.command()

@@ -10,7 +10,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 
 from aliquot.cli.console import errors, say
 from aliquot.cli.gateway import AsJson, Data, GatewayClient, connect
-from aliquot.cli.results import clock, print_json, show, size, table, text
+from aliquot.cli.results import clock, count, print_json, show, size, table, text
 from aliquot.config import parse_assignments
 from aliquot.sdk.errors import NotFoundError, SdkError
 from aliquot.sdk.events import ACCEPT, EVENTS_TIMEOUT_S, read_events
@@ -169,7 +169,8 @@ def warm(
     if as_json:
         print_json(done)
     else:
-        say(f"{name}: {done['files']} files, {size(done['bytes'])} are on the node")
+        verb = "is" if done["files"] == 1 else "are"
+        say(f"{name}: {count(done['files'], 'file')}, {size(done['bytes'])}, {verb} on the node")
 
 
 @app.command()
@@ -179,7 +180,7 @@ def evict(name: Name, data: Data = None, as_json: AsJson = False) -> None:
     if as_json:
         print_json(evicted)
     else:
-        say(f"{name}: {evicted['files']} files, {size(evicted['bytes'])} left the node")
+        say(f"{name}: {count(evicted['files'], 'file')}, {size(evicted['bytes'])}, left the node")
 
 
 @app.command()

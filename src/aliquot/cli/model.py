@@ -165,8 +165,12 @@ def _find(state: dict[str, Any], version: int | None) -> dict[str, Any]:
         if one["manifest"]["version"] == wanted:
             found: dict[str, Any] = one
             return found
-    known = ", ".join(str(one["manifest"]["version"]) for one in state["versions"]) or "none yet: aliquot model train"
-    raise InputError(f"VERSION: there is no version {wanted or ''}; there are {known}")
+    known = ", ".join(str(one["manifest"]["version"]) for one in state["versions"])
+    if not known:
+        raise InputError("VERSION: nothing has been learned yet; aliquot model train makes the first version")
+    if not wanted:
+        raise InputError(f"VERSION: no version is in use; it takes one of {known}")
+    raise InputError(f"VERSION: there is no version {wanted}; there are {known}")
 
 
 def _changed(state: dict[str, Any], *, as_json: bool) -> None:

@@ -97,9 +97,9 @@ def set_(
         print_json(changed)
     else:
         bounds = [changed[key] for key in ("invocationsPerMinute", "concurrentInvocations", "firesPerMinute")]
-        calls, at_once, fires = ("any number" if bound is None else str(bound) for bound in bounds)
+        calls, at_once, fires = ("any number of" if bound is None else str(bound) for bound in bounds)
         weight_text = text(changed["weight"])
-        rates = f"{calls} of calls a minute, {at_once} at once, {fires} of fires a minute"
+        rates = f"{calls} calls a minute, {at_once} at once, {fires} fires a minute"
         kept = "" if changed["keptBytes"] is None else f", {changed['keptBytes']} bytes kept"
         say(f"{name}: weight {weight_text}, {rates}{kept}")
 

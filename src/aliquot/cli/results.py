@@ -4,9 +4,18 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
+from rich.console import RenderableType
 from rich.table import Table
+from rich.text import Text
 
 from aliquot.cli.console import output
+
+
+class PlainTable(Table):
+    """A table whose texts are shown as they are. `[learn]` in a cell is text, not markup."""
+
+    def add_row(self, *cells: RenderableType | None, **options: Any) -> None:  # noqa: ANN401 - options of rich
+        super().add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in cells), **options)
 
 
 def print_json(value: object, *, compact: bool = False) -> None:
@@ -14,9 +23,11 @@ def print_json(value: object, *, compact: bool = False) -> None:
     print(json.dumps(value, indent=None if compact else 2, ensure_ascii=False), flush=compact)  # noqa: T201 - results go to stdout
 
 
-def table(title: str, *columns: str) -> Table:
+def table(title: str, *columns: str) -> PlainTable:
     """Make a table. Columns whose name begins with `>` are aligned to the right."""
-    made = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="dim")
+    made = PlainTable(
+        title=Text(title) if title else None, title_justify="left", box=None, pad_edge=False, header_style="dim"
+    )
     for column in columns:
         made.add_column(column.removeprefix(">"), justify="right" if column.startswith(">") else "left", no_wrap=True)
     return made
@@ -34,6 +45,11 @@ def size(amount: float | None) -> str:
             return f"{amount:.0f} {unit}"
         amount /= 1024
     return f"{amount:.1f} GiB"
+
+
+def count(number: int, thing: str) -> str:
+    """Return a number with the name of what it counts, such as `1 file` and `2 files`."""
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
 def seconds(amount: float | None) -> str:

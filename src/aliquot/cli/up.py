@@ -182,7 +182,7 @@ def _read_tls(certificate: Path | None, key: Path | None) -> "Tls | None":
 def _announce(ready: "Ready", settings: "ServerSettings") -> None:
     """Put the server on the list of running ones, and print how to reach it."""
     for line in ready.missing:
-        output.print(f"[yellow]without[/] {line}", soft_wrap=True)
+        output.print(f"[yellow]without[/] {escape(line)}", soft_wrap=True)
     if ready.recovered:
         output.print(f"{ready.recovered} accepted calls of an earlier run are resumed")
     if ready.datasets:

@@ -130,7 +130,7 @@ async def test_a_dataset_in_use_is_removed_only_by_force():
         assert (await g.say("PUT", f"{NS}/actions/reader", json=action))[0] == 200
         status, text = await as_operator(g, "DELETE", f"{ALL}/images")
         assert status == 409
-        assert text.startswith("dataset images is named by /guest/reader; ")
+        assert text.startswith("functions use it: /guest/reader; ")
         assert (await as_operator(g, "DELETE", f"{ALL}/images", params={"force": "true"}))[0] == 200
 
 

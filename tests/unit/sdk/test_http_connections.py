@@ -248,14 +248,15 @@ def test_a_request_that_is_cancelled_closes_its_connection_and_leaves_the_others
 def test_a_stream_is_read_line_by_line_as_it_comes():
     go_on = threading.Event()
 
-    def events(connection, *_):
+    def events(connection, _, head):
+        assert connection.body(head) == b"body"
         connection.wfile.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n7\r\none\ntw\xc3\r\n")
         go_on.wait(timeout=60)
         return b"8\r\n\xb6\r\nlast \r\n0\r\n\r\n"
 
     with scripted_http(events) as server:
         connections = BlockingConnections(target_of(server.url))
-        lines = lines_of(connections.stream(GET, "k"))
+        lines = lines_of(connections.stream(HttpRequest("POST", "/x", body=b"body"), "k"))
         assert next(lines) == "one"
         go_on.set()
         assert list(lines) == ["twö", "last "]

@@ -143,11 +143,11 @@ class BlockingConnections:
         return reader.reply()
 
     def stream(self, request: HttpRequest, authorization: str) -> Generator[ReplyReader, None, None]:
-        """Send a request without a body, and yield the reader of its reply whenever something has come."""
+        """Send a request, and yield the reader of its reply whenever something has come."""
         head = encode_head(self._target, request, authorization)
         connection = self._take()
         try:
-            reader = connection.begin(head, b"", request.timeout_s)
+            reader = connection.begin(head, cast("HttpBody", request.body), request.timeout_s)
             yield reader
             while not reader.complete:
                 connection.read(reader)

@@ -147,7 +147,7 @@ class DatasetEndpoints:
         if users and not force:
             more = f" and {len(users) - _MAX_NAMED_USERS} more" if len(users) > _MAX_NAMED_USERS else ""
             raise NameTakenError(
-                f"dataset {dataset.name} is named by {', '.join(users[:_MAX_NAMED_USERS])}{more}; "
+                f"functions use it: {', '.join(users[:_MAX_NAMED_USERS])}{more}; "
                 "change or delete them, or remove it with force: then they fail"
             )
         removed = await self._datasets.remove(dataset.name)
