@@ -83,6 +83,11 @@ for _ in range(100):
 os.write(2, b"the end\\n")
 os._exit(3)
 """,
+    "loud": """
+import os
+os.register_at_fork(before=lambda: os.write(2, bytes(200_000)))
+FOUND = "forked"
+""",
     "scratch": """
 import os, tempfile
 path = tempfile.mkdtemp()
@@ -219,6 +224,10 @@ def test_what_imports_print_costs_the_server_no_memory(tenants):
     before = _peak_kib(tenants.server)
     assert "the end" in error_of(attack(tenants, "errors"))
     assert _peak_kib(tenants.server) < before + 300_000
+
+
+def test_imports_that_print_more_than_a_pipe_holds_at_each_fork_do_not_stop_it(tenants):
+    assert found(tenants, "loud")["found"] == "forked"
 
 
 def _peak_kib(server):

@@ -4,7 +4,8 @@ import subprocess
 import sys
 
 import pytest
-from sandboxes import strongest
+from msgspec.structs import replace
+from sandboxes import play, result, strongest
 
 SCRIPT = """
 import os, sys
@@ -37,3 +38,23 @@ def test_the_processes_of_another_namespace_are_mounted(kernel):
         [sys.executable, "-c", SCRIPT, kernel], capture_output=True, text=True, check=False, timeout=60
     )
     assert done.stdout == "['1']\n", done.stderr
+
+
+STREAMS = """
+import sys
+def main(args):
+    streams = [[each.isatty(), each.seekable(), each.fileno(), each.encoding] for each in (sys.stdout, sys.stderr)]
+    return {"streams": streams, "same": sys.__stdout__ is sys.stdout, "input": sys.stdin.read()}
+"""
+
+
+@pytest.mark.parametrize("confined", [True, False], ids=["confined", "privileged_zygote"])
+def test_standard_streams_are_those_of_pipes(tmp_path, confined):
+    found = []
+
+    async def scene(rig):
+        found.append(result(await rig.run(await rig.started(STREAMS), {})))
+
+    play(tmp_path / "data", scene, isolation=replace(strongest(), confined=confined and strongest().confined))
+    pipes = [[False, False, 1, "utf-8"], [False, False, 2, "utf-8"]]
+    assert found == [{"streams": pipes, "same": True, "input": ""}]

@@ -10,7 +10,7 @@ takes privileges. So there are three kinds of processes, each forked from the on
                   namespace, and never runs code of a tenant (`supervisor.py`)
     zygote        has loaded the imports, and has no privileges
 
-For each sandbox the supervisor forks a preparer, which makes a user namespace that belongs to the zygote's user, with
+For each sandbox the supervisor runs a preparer, which makes a user namespace that belongs to the zygote's user, with
 all other namespaces in it. The kernel lets a process enter the namespaces that belong to its user, so the fork of the
 zygote may enter this one, become the sandbox's user there, and drop its privileges again.
 """
@@ -23,6 +23,10 @@ from typing import Any
 
 from . import isolation, landlock, linux, mounts, network, seccomp
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .borrowed_memory import NamespaceHolder
+
 # In the order in which a process has to enter them: the user namespace gives the right to enter the others.
 _SPACES = {
     "user": linux.CLONE_NEWUSER,
@@ -31,6 +35,7 @@ _SPACES = {
     "uts": linux.CLONE_NEWUTS,
     "net": linux.CLONE_NEWNET,
 }
+_PREPARED = ("user", "mnt")  # those in which there is something to prepare
 
 
 def spaces(layers: dict[str, Any]) -> dict[str, int]:
@@ -101,7 +106,7 @@ def confine_zygote(layers: dict[str, Any]) -> None:
         # reached. More would forbid a sandbox to write to the mounts that it gets later.
         landlock.restrict([("/", landlock.NO_DEVICES)])
     if layers["seccomp"]:
-        seccomp.install(for_zygote=True)
+        seccomp.install(seccomp.ZYGOTE)
 
 
 def _become(uid: int | None) -> None:
@@ -114,28 +119,33 @@ def _become(uid: int | None) -> None:
 # --- a sandbox ------------------------------------------------------------------------------------------------
 
 
-def make_spaces(layers: dict[str, Any]) -> None:
-    """Make the namespaces of a sandbox, as property of the zygote's user. The supervisor maps the sandbox's user."""
+def make_spaces(layers: dict[str, Any], settings: dict[str, Any], holder: NamespaceHolder) -> list[int]:
+    """Make the namespaces of a sandbox, as property of the zygote's user, and mount the sandbox's own files.
+
+    The calling process is inside afterwards. Return descriptors of the namespaces, in the order of `spaces`.
+    """
     mine = os.getuid(), os.getgid()
     if layers["zygote_uid"] is not None:
         linux.keep_capabilities()
         os.seteuid(layers["zygote_uid"])
     linux.set_dumpable()  # otherwise its users could not be mapped
-    flags = 0
-    for flag in spaces(layers).values():
-        flags |= flag
-    linux.unshare(flags)
-    if layers["zygote_uid"] is None:
-        isolation.map_own_user(*mine)
-
-
-def fill_spaces(layers: dict[str, Any], settings: dict[str, Any]) -> list[int]:
-    """Mount the sandbox's own files. Return descriptors of its namespaces, in the order of `spaces`."""
-    _become(settings["uid"])
+    kinds = spaces(layers)
+    flags, uid = sum(kinds.values()), settings["uid"]
+    # A process that uses the memory of another one can make no user namespace for itself, only for a child.
+    with holder.started(flags) as child:
+        if uid is not None:
+            isolation.map_user(uid, uid, str(child))
+        else:
+            isolation.map_own_user(*mine, str(child))
+        made = [os.open(f"/proc/{child}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC) for name in kinds]
+    for name, fd in zip(kinds, made):  # noqa: B905 - Python 3.9 on
+        if name in _PREPARED:
+            linux.enter_namespace(fd, kinds[name])
+    _become(uid)
     linux.set_dumpable()
     isolation.mount_own_files(layers, settings)
     linux.set_dumpable(dumpable=False)
-    return [os.open(f"/proc/self/ns/{name}", os.O_RDONLY | os.O_CLOEXEC) for name in spaces(layers)]
+    return made
 
 
 def mount_processes(namespace: int) -> None:

@@ -67,11 +67,16 @@ def enclose(layers: dict[str, Any]) -> None:
     linux.die_with_parent(signal.SIGKILL)
 
 
-def map_own_user(uid: int, gid: int) -> None:
-    """Map only the process's own user, which needs no privileges."""
-    linux.write_file("/proc/self/setgroups", "deny")
-    linux.write_file("/proc/self/uid_map", f"{uid} {uid} 1")
-    linux.write_file("/proc/self/gid_map", f"{gid} {gid} 1")
+def map_own_user(uid: int, gid: int, process: str = "self") -> None:
+    """Map only our own user in the namespace of a process, which needs no privileges."""
+    linux.write_file(f"/proc/{process}/setgroups", "deny")
+    map_user(uid, gid, process)
+
+
+def map_user(uid: int, gid: int, process: str) -> None:
+    """Map one user in the namespace of a process."""
+    linux.write_file(f"/proc/{process}/uid_map", f"{uid} {uid} 1")
+    linux.write_file(f"/proc/{process}/gid_map", f"{gid} {gid} 1")
 
 
 def become_root_of_namespace(others: int, first: int, count: int) -> None:
@@ -141,7 +146,9 @@ def drop_privileges(layers: dict[str, Any], settings: dict[str, Any], *, own_use
     """
     os.setsid()
     uid = settings["uid"]
-    set_oom_score()
+    if not layers["confined"]:  # otherwise the zygote has done so
+        set_oom_score()
+        limit_files()
     _limit(layers, settings)
     if uid is None and layers["user"] and not own_user_namespace:
         # In its own namespace its processes are counted separately, although the user is the same.
@@ -165,7 +172,7 @@ def restrict_calls(layers: dict[str, Any], settings: dict[str, Any]) -> None:
     if layers["landlock"]:
         landlock.restrict(_rules(layers, settings["env"]["TMPDIR"]))
     if layers["seccomp"]:
-        seccomp.install()
+        seccomp.install(seccomp.AFTER_ZYGOTE if layers["confined"] else seccomp.SANDBOX)
 
 
 def mount_own_files(layers: dict[str, Any], settings: dict[str, Any]) -> None:
@@ -184,7 +191,6 @@ def set_oom_score() -> None:
 
 
 def _limit(layers: dict[str, Any], settings: dict[str, Any]) -> None:
-    limit_files()
     _set_limit(resource.RLIMIT_FSIZE, settings.get("file_bytes") or settings["scratch_bytes"])
     if settings["uid"] is not None or layers["user"]:
         _set_limit(resource.RLIMIT_NPROC, settings["processes"])
@@ -216,11 +222,12 @@ def _data_bytes() -> int:
 
 
 def _rules(layers: dict[str, Any], scratch: str) -> list[tuple[str, int]]:
-    # With its own root directory, everything in it may be read.
+    # With its own root directory, everything in it may be read, and its /dev contains only what it may use.
     elsewhere = [*mounts.SYSTEM, *layers["visible"], os.path.realpath("/etc/resolv.conf")]
     readable = ["/"] if layers["mount"] else elsewhere
     rules = [(path, landlock.READ) for path in readable]
-    rules += [(f"/dev/{name}", landlock.WRITE_FILES) for name in mounts.DEVICES]
+    devices = ["/dev"] if layers["mount"] else [f"/dev/{name}" for name in mounts.DEVICES]
+    rules += [(path, landlock.WRITE_FILES) for path in devices]
     rules += [(path, landlock.WRITE_FILES) for path in layers["devices"]]
     rules += [(path, landlock.EVERYTHING) for path in layers["writable"]]
     rules += [("/proc", landlock.WRITE_FILES), (scratch, landlock.EVERYTHING)]

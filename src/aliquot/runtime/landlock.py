@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
+import stat
 import struct
 
 from . import linux
@@ -32,6 +34,7 @@ _MAKE_DEVICES = 1 << 6 | 1 << 11  # character and block devices
 NO_DEVICES = EVERYTHING & ~_MAKE_DEVICES
 
 
+@functools.lru_cache(maxsize=None)  # noqa: UP033 - Python 3.9 on
 def version() -> int:
     """Return the version of the kernel's Landlock, or 0 if it has none."""
     try:
@@ -64,7 +67,7 @@ def _allow(ruleset: int, path: str, access: int) -> None:
     except OSError:
         return
     try:
-        if not os.path.isdir(f"/proc/self/fd/{fd}"):  # noqa: PTH112 - a string is enough
+        if not stat.S_ISDIR(os.fstat(fd).st_mode):
             access &= _FOR_FILES
         rule = ctypes.create_string_buffer(struct.pack("<Qi", access, fd), 12)
         linux.syscall(_ADD_RULE, ruleset, _PATH_BENEATH, rule, 0, what=f"landlock_add_rule {path}")

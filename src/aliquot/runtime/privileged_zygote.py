@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import isolation, linux
-from .zygote_process import EXTRA_FD, Zygote, arrange_descriptors
+from .zygote_process import EXTRA_FD, Zygote, arrange_descriptors, set_environment
 
 if TYPE_CHECKING:
     import socket
@@ -84,9 +84,9 @@ class PrivilegedZygote(Zygote):
         view = fds.pop() if request["view"] else None
         for procs in fds[3:]:
             os.write(procs, b"0")  # enter its control groups before it uses any resources
-        sock = arrange_descriptors(fds[:3], view)
+        sock = arrange_descriptors(fds[:3], view, self._streams)
         request["view"] = None if view is None else EXTRA_FD
-        os.environ.update(request["env"])
+        set_environment(request["env"])
         self._serve_sandbox(sock, lambda: isolation.enter(self._isolation, request))
 
     def _reap(self) -> None:

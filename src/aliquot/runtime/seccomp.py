@@ -97,6 +97,11 @@ def is_known_machine() -> bool:
 _PREPARED = (
     linux.CLONE_NEWUSER, linux.CLONE_NEWNS, linux.CLONE_NEWIPC, linux.CLONE_NEWUTS, linux.CLONE_NEWNET
 )  # fmt: skip
+# The exceptions of a zygote, by the place of the argument that is checked and its allowed values.
+_ZYGOTE_CALLS = {
+    "setns": (_SECOND_ARGUMENT, _PREPARED),
+    "unshare": (_FIRST_ARGUMENT, (linux.CLONE_NEWPID,)),
+}
 # Other families of sockets, such as that of virtual machines (AF_VSOCK), lead out of the network namespace.
 _FAMILIES = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK)
 _Instruction = tuple[int, int, int, int]  # operation, jump if true, jump if false, value
@@ -108,9 +113,29 @@ def _allow_only(offset: int, values: tuple[int, ...], refusal: int = errno.EPERM
     return [(_LOAD, 0, 0, offset), *checks, (_RETURN, 0, 0, _REFUSE | refusal), (_RETURN, 0, 0, _ALLOW)]
 
 
+SANDBOX, ZYGOTE, AFTER_ZYGOTE = "sandbox", "zygote", "after zygote"  # whose filter it is
+
+
 @functools.lru_cache(maxsize=None)  # noqa: UP033 - Python 3.9 on
-def program(*, for_zygote: bool = False) -> bytes:
-    """Return the filter in the kernel's format. A zygote makes it once for all its sandboxes."""
+def program(owner: str) -> bytes:
+    """Return a filter in the kernel's format. A zygote makes it once for all its sandboxes.
+
+    A sandbox that was forked after its zygote got a filter (`AFTER_ZYGOTE`) has that one, too. So its own contains only
+    the exceptions of the zygote.
+    """
+    return _closing_program() if owner == AFTER_ZYGOTE else _whole_program(for_zygote=owner == ZYGOTE)
+
+
+def _closing_program() -> bytes:
+    column = _ARCHITECTURES[linux.MACHINE][1]
+    numbers = [_DENIED[name][column] or 0 for name in _ZYGOTE_CALLS]
+    code: list[_Instruction] = [(_LOAD, 0, 0, _NUMBER)]
+    code += [(_JUMP_EQUAL, len(numbers) - index, 0, number) for index, number in enumerate(numbers)]
+    code += [(_RETURN, 0, 0, _ALLOW), (_RETURN, 0, 0, _REFUSE | errno.EPERM)]
+    return b"".join(struct.pack("<HBBI", *instruction) for instruction in code)
+
+
+def _whole_program(*, for_zygote: bool) -> bytes:
     audit, column, clone, new_socket = _ARCHITECTURES[linux.MACHINE]
     numbers = sorted(number for row in _DENIED.values() if (number := row[column]) is not None)
     # The tail: allow, refuse, "no such call", then the check of clone's flags.
@@ -127,10 +152,7 @@ def program(*, for_zygote: bool = False) -> bytes:
     conditions: list[tuple[int, int | None, int | None, int]] = [(_JUMP_EQUAL, len(tail), None, new_socket)]
     tail += _allow_only(_FIRST_ARGUMENT, _FAMILIES, errno.EAFNOSUPPORT)
     if for_zygote:
-        for name, offset, values in (
-            ("setns", _SECOND_ARGUMENT, _PREPARED),
-            ("unshare", _FIRST_ARGUMENT, (linux.CLONE_NEWPID,)),
-        ):
+        for name, (offset, values) in _ZYGOTE_CALLS.items():
             conditions.append((_JUMP_EQUAL, len(tail), None, _DENIED[name][column] or 0))
             tail += _allow_only(offset, values)
     head: list[tuple[int, int | None, int | None, int]] = [
@@ -157,9 +179,9 @@ class _FilterProgram(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("code", ctypes.c_void_p))
 
 
-def install(*, for_zygote: bool = False) -> None:
+def install(owner: str = SANDBOX) -> None:
     """Install the filter for this process and all its children. Needs `forbid_new_privileges`, or privileges."""
-    code = program(for_zygote=for_zygote)
+    code = program(owner)
     buffer = ctypes.create_string_buffer(code, len(code))
     described = _FilterProgram(len(code) // 8, ctypes.addressof(buffer))
     linux.prctl(_PR_SET_SECCOMP, _FILTER_MODE, ctypes.addressof(described), what="prctl(SECCOMP)")

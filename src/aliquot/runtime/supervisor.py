@@ -17,10 +17,12 @@ import signal
 import socket
 import struct
 import sys
+import time
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Callable, NoReturn  # noqa: UP035 - Python 3.9 on
 
 from . import confinement, isolation, linux
+from .borrowed_memory import NamespaceHolder, child_runner
 
 PACKET_BYTES = 65536
 MAX_DESCRIPTORS = 16
@@ -46,7 +48,8 @@ class Supervisor:
         self._last_errors = b""
         self._ready = False
         self._paused = False
-        self._preparers: set[int] = set()
+        self._run_child = child_runner()
+        self._holder = NamespaceHolder()
 
     def serve(self) -> NoReturn:
         wake, wake_end = os.pipe()
@@ -57,10 +60,7 @@ class Supervisor:
         poll = select.poll()
         for fd in (self._control.fileno(), self._zygote.fileno(), wake, self._errors):
             poll.register(fd, select.POLLIN)
-        # The objects that are loaded now stay. Preparers would copy their pages otherwise.
-        gc.collect()
-        gc.freeze()
-        gc.disable()
+        gc.disable()  # there are no cycles
         while True:
             ready = [fd for fd, _ in poll.poll(self._pause_ms())]
             if not ready:
@@ -119,7 +119,7 @@ class Supervisor:
 
         It is stopped while it has nothing to fork, so that its imports compute nothing in the background.
         """
-        return None if self._paused or self._preparers or not self._ready else _PAUSE_AFTER_MS
+        return None if self._paused or not self._ready else _PAUSE_AFTER_MS
 
     def _reap(self) -> None:
         while True:
@@ -131,7 +131,6 @@ class Supervisor:
                 return
             if pid == self._pid:
                 self._end()
-            self._preparers.discard(pid)
 
     def _end(self) -> NoReturn:
         """Report the zygote's last errors as our own, and end. The kernel ends all sandboxes."""
@@ -163,60 +162,60 @@ class Supervisor:
                 os.close(fd)
 
     def _prepare(self, request: dict[str, Any], fds: list[int]) -> None:
-        """Pass the request on to the zygote, and fork a preparer of the sandbox's namespaces at the same time."""
+        """Pass the request on to the zygote, and run a preparer of the sandbox's namespaces at the same time."""
         fds = list(fds)
         request["view"] = fds.pop() if request["view"] else None
-        mine, theirs = socket.socketpair()
         sandbox, sandbox_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with mine, theirs, sandbox:
+        with sandbox:
             # Before the zygote has its end: the kernel adds its credentials only to messages that are sent afterwards.
             sandbox.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
             self._paused = False
             _signal(self._pid, signal.SIGCONT)
             with sandbox_end:
                 socket.send_fds(self._zygote, [json.dumps(request).encode()], [sandbox_end.fileno(), *fds])
-            pid = linux.fork_helper()
-            if pid == 0:
-                mine.close()
-                Preparer(self._control, sandbox, self._layers, theirs).run(request)
-            self._preparers.add(pid)
-            theirs.close()
-            if mine.recv(1) and request["uid"] is not None and _map_user(pid, request["uid"]):
-                mine.send(b"!")
+            preparer = Preparer(self._control, sandbox, self._layers, self._holder, self._errors, self._read_errors)
+            try:
+                self._run_child(lambda: preparer.run(request))
+            finally:
+                linux.set_dumpable(dumpable=False)  # the preparer has the same memory
 
 
 class Preparer:
-    """Makes the namespaces of one sandbox, and reports it to the server when the zygote has forked it."""
+    """Makes the namespaces of one sandbox, and reports it to the server when the zygote has forked it.
+
+    It is a child of the supervisor that uses the supervisor's memory (`borrowed_memory.py`). The supervisor waits for
+    it, as the zygote forks only one sandbox at a time.
+    """
 
     def __init__(
-        self, control: socket.socket, sandbox: socket.socket, layers: dict[str, Any], supervisor: socket.socket
+        self,
+        control: socket.socket,
+        sandbox: socket.socket,
+        layers: dict[str, Any],
+        holder: NamespaceHolder,
+        errors: int,
+        read_errors: Callable[[], bool],
     ) -> None:
+        """`errors` is the pipe with the zygote's errors, and `read_errors` reads it."""
         self._control = control
         self._sandbox = sandbox
         self._layers = layers
-        self._supervisor = supervisor
+        self._holder = holder
+        self._errors = errors
+        self._read_errors = read_errors
 
-    def run(self, request: dict[str, Any]) -> NoReturn:
+    def run(self, request: dict[str, Any]) -> None:
         try:
             self._fork(request)
-        except BaseException as error:  # noqa: BLE001 - nothing may return into the supervisor's loop
+        except BaseException as error:  # noqa: BLE001 - nothing may be raised into the supervisor's code
             why = str(error) or type(error).__name__
-            self._control.send(json.dumps({"unforked": request["fork"], "why": why}).encode())
-        finally:
-            os._exit(0)
+            with contextlib.suppress(OSError):  # the server has ended
+                self._control.send(json.dumps({"unforked": request["fork"], "why": why}).encode())
 
     def _fork(self, request: dict[str, Any]) -> None:
-        signal.set_wakeup_fd(-1)
-        confinement.make_spaces(self._layers)
-        self._supervisor.send(b"?")
-        if request["uid"] is not None and not self._supervisor.recv(1):
-            raise OSError(0, "its user could not be mapped")
-        spaces = confinement.fill_spaces(self._layers, request)
+        spaces = confinement.make_spaces(self._layers, request, self._holder)
         socket.send_fds(self._sandbox, [b"!"], spaces)
-        poll = select.poll()
-        poll.register(self._sandbox, select.POLLIN)
-        if not poll.poll(_FORK_TIMEOUT_S * 1000):
-            raise OSError(0, f"the zygote did not fork it within {_FORK_TIMEOUT_S} s")
+        self._wait_for_fork()
         pid, namespace = _receive_process(self._sandbox)
         pidfd = os.pidfd_open(pid)
         socket.send_fds(self._control, [json.dumps({"forked": request["fork"]}).encode()], [pidfd])
@@ -227,6 +226,20 @@ class Preparer:
             answer = str(error).encode()
         with contextlib.suppress(OSError):  # it has ended, and the server will hear of it
             self._sandbox.send(answer)
+
+    def _wait_for_fork(self) -> None:
+        """Wait for the sandbox. Read errors of the zygote meanwhile, which waits if their pipe is full."""
+        poll = select.poll()
+        poll.register(self._sandbox, select.POLLIN)
+        poll.register(self._errors, select.POLLIN)
+        until_s = time.monotonic() + _FORK_TIMEOUT_S
+        while (left_s := until_s - time.monotonic()) > 0:
+            ready = [fd for fd, _ in poll.poll(left_s * 1000)]
+            if self._sandbox.fileno() in ready:
+                return
+            if self._errors in ready and not self._read_errors():
+                poll.unregister(self._errors)
+        raise OSError(0, f"the zygote did not fork it within {_FORK_TIMEOUT_S} s")
 
 
 def receive_spaces(preparer: int) -> list[int]:
@@ -267,15 +280,6 @@ def _receive_process(sock: socket.socket) -> tuple[int, int]:
     if not data or pid <= 0 or namespace < 0:
         raise OSError(0, "it ended before it was isolated")
     return pid, namespace
-
-
-def _map_user(pid: int, uid: int) -> bool:
-    try:
-        for name in ("uid_map", "gid_map"):
-            linux.write_file(f"/proc/{pid}/{name}", f"{uid} {uid} 1")
-    except OSError:
-        return False  # the preparer reports it
-    return True
 
 
 def _read_message(data: bytes) -> str | None:

@@ -17,16 +17,25 @@ import sys
 import time
 import traceback
 import zipfile  # noqa: F401
-from typing import Any, Callable, NoReturn  # noqa: UP035 - Python 3.9 on
+from typing import Any, Callable, NamedTuple, NoReturn, TextIO  # noqa: UP035 - Python 3.9 on
 
-from . import borrowed_memory, confinement, frames, isolation, launcher, linux, random_state, seccomp, supervisor
-from .borrowed_memory import BorrowedMemory, run_forked_child
+from . import confinement, frames, isolation, launcher, linux, random_state, seccomp, supervisor
+from .borrowed_memory import RunChild, child_runner
 from .supervisor import MAX_DESCRIPTORS, PACKET_BYTES
 
 _MAX_FORK_ATTEMPTS = 100
 _FORK_PAUSE_S = 0.02
 _SANDBOX_FD = 3  # the sandbox's socket
 EXTRA_FD = 4  # the view of datasets until it is attached, or the preparer until it has ended
+
+
+class StandardStreams(NamedTuple):
+    """The files on the descriptors 0, 1 and 2 of every sandbox. The zygote does not use them."""
+
+    stdin: TextIO
+    stdout: TextIO
+    stderr: TextIO
+    replaced: tuple[TextIO | None, ...]  # the zygote's own. Closing them would take time in every sandbox
 
 
 class Zygote:
@@ -36,17 +45,19 @@ class Zygote:
         self._control = control
         self._settings = settings
         self._isolation = settings["isolation"]
+        self._streams: StandardStreams
 
     def serve(self) -> NoReturn:
         failure = self._load()
         if failure:
             self._send({"failed": failure})
             os._exit(0)  # no thread and no exit handler of an import may delay it
+        self._streams = open_streams()
         # The loaded objects stay: a collection in a sandbox must not touch their pages, which would copy them.
         gc.collect()
         gc.freeze()
         if self._isolation["seccomp"]:
-            seccomp.program()
+            seccomp.program(seccomp.AFTER_ZYGOTE if self._isolation["confined"] else seccomp.SANDBOX)
         self._prepare()
         self._send({"ready": True})
         self._loop()
@@ -110,7 +121,7 @@ class ConfinedZygote(Zygote):
 
     def _loop(self) -> NoReturn:
         self._receive()  # from now on no child is taken for one of the imports
-        run_child = BorrowedMemory().run_child if borrowed_memory.IS_POSSIBLE else run_forked_child
+        run_child = child_runner()
         # The intermediate process receives the request, so the imports never have its descriptors.
         requests = select.poll()
         requests.register(self._control, select.POLLIN)
@@ -118,7 +129,7 @@ class ConfinedZygote(Zygote):
             requests.poll()
             self._run_child(run_child)
 
-    def _run_child(self, run_child: Callable[[Callable[[], None]], None]) -> None:
+    def _run_child(self, run_child: RunChild) -> None:
         """Run the intermediate process. Others that imports left behind may have to end first, if there were many."""
         for attempt in range(_MAX_FORK_ATTEMPTS):
             with contextlib.suppress(ChildProcessError):
@@ -151,8 +162,8 @@ class ConfinedZygote(Zygote):
     def _serve_prepared(self, request: dict[str, Any], preparer: int, fds: list[int]) -> None:
         linux.set_dumpable()
         supervisor.show_process(preparer)
-        sock = arrange_descriptors(fds[:3], preparer)
-        os.environ.update(request["env"])
+        sock = arrange_descriptors(fds[:3], preparer, self._streams)
+        set_environment(request["env"])
         self._serve_sandbox(sock, lambda: self._isolate(request))
 
     def _isolate(self, request: dict[str, Any]) -> None:
@@ -161,7 +172,31 @@ class ConfinedZygote(Zygote):
         isolation.restrict_calls(self._isolation, request)
 
 
-def arrange_descriptors(fds: list[int], extra: int | None) -> socket.socket:
+def open_streams() -> StandardStreams:
+    """Open the standard streams of sandboxes once, which takes longer than the rest of a sandbox's descriptors."""
+    reader, writer = os.pipe()
+    own = [(fd, _high_copy(fd)) for fd in (1, 2)]
+    for fd, _ in own:
+        os.dup2(writer, fd)  # a sandbox has pipes there, and a stream remembers whether it can seek
+    # Line buffering: a printed line is in the pipe, even if the process dies.
+    stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
+    stdout, stderr = (open(fd, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False) for fd, _ in own)  # noqa: SIM115
+    for fd, copy in own:
+        os.dup2(copy, fd)
+    for fd in (reader, writer, *(copy for _, copy in own)):
+        os.close(fd)
+    own_streams = (sys.stdin, sys.stdout, sys.stderr, sys.__stdin__, sys.__stdout__, sys.__stderr__)
+    return StandardStreams(stdin, stdout, stderr, own_streams)
+
+
+def set_environment(variables: dict[str, str]) -> None:
+    """Set environment variables. Most have the same value in the zygote, and a change would copy pages."""
+    for name, value in variables.items():
+        if os.environ.get(name) != value:
+            os.environ[name] = value
+
+
+def arrange_descriptors(fds: list[int], extra: int | None, streams: StandardStreams) -> socket.socket:
     """Move the sandbox's descriptors to their numbers, and close all others."""
     null = os.open(os.devnull, os.O_RDONLY)
     # First copies with high numbers, so that no source is overwritten before it is used.
@@ -169,11 +204,8 @@ def arrange_descriptors(fds: list[int], extra: int | None) -> socket.socket:
     for target, fd in enumerate(high):
         os.dup2(fd, target, inheritable=target < _SANDBOX_FD)
     os.closerange(len(high), 65536)
-    # Line buffering: a printed line is in the pipe, even if the process dies.
-    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
-    sys.stdout = open(1, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
-    sys.stderr = open(2, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
-    sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr  # type: ignore[misc]
+    sys.stdin, sys.stdout, sys.stderr = streams[:3]
+    sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr  # type: ignore[misc, assignment]
     return socket.socket(fileno=_SANDBOX_FD)
 
 

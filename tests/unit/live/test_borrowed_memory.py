@@ -1,12 +1,13 @@
-"""A child that uses its parent's memory, and ordinary ones, as intermediate processes of zygotes."""
+"""Children that use their parent's memory, and ordinary ones, as intermediate processes of zygotes."""
 
 import os
 import socket
+from pathlib import Path
 
 import pytest
 
 from aliquot.runtime import borrowed_memory
-from aliquot.runtime.borrowed_memory import BorrowedMemory, run_forked_child
+from aliquot.runtime.borrowed_memory import BorrowedMemory, NamespaceHolder, run_forked_child
 
 needs_borrowing = pytest.mark.skipif(not borrowed_memory.IS_POSSIBLE, reason="this Python checks its stack")
 
@@ -66,3 +67,13 @@ def test_children_follow_one_another(run_child):
     assert os.read(reader, 100) == bytes(range(20))
     for fd in (reader, writer):
         os.close(fd)
+
+
+def test_a_holder_lives_as_long_as_it_is_needed():
+    holder = NamespaceHolder()
+    for _ in range(3):
+        with holder.started(0) as child:
+            assert Path(f"/proc/{child}/exe").samefile("/proc/self/exe")
+            assert os.waitpid(child, os.WNOHANG) == (0, 0)
+        with pytest.raises(ProcessLookupError):
+            os.kill(child, 0)
