@@ -84,18 +84,25 @@ class FunctionGroup:
     def run(self, request: dict[str, Any], payload: bytes | memoryview, buffer: int) -> RunAnswer:
         """Run the steps one after the other. Return the answer of the last one, or of the one that failed."""
         *before, last = request["steps"]
+        earlier = _EarlierResults(request["steps"])
         try:
             member = self._load_member((before or [last])[0]["function"], request["env"])
             if not (before or request["handed"] or request["hand_on"]):
                 return self._run_alone(member, request, payload, buffer)
             value = self._first_value(request, payload, buffer)
-            for following in [*before[1:], last]:
+            for number, following in enumerate([*before[1:], last]):
                 answer, value = self._step(member, value)
                 if answer is not None:
                     return answer
+                earlier.keep(number, _plain_result(member, value))
                 env = self._report_end(SUCCESS, value)
-                value = answers.merge(following["defaults"], value)
                 member = self._load_member(following["function"], env)
+                if following["arguments"] is not None:
+                    try:
+                        value = earlier.arguments(following["arguments"])
+                    except Exception as error:  # noqa: BLE001 - the functions' values may raise anything
+                        return runs.print_and_answer(error)
+                value = answers.merge(following["defaults"], value)
         except program.InitError as error:
             return answers.developer_error(str(error))
         except MemoryError:
@@ -189,6 +196,38 @@ class FunctionGroup:
     def _return_to(self, caller: GroupMember, status: int, result: Any) -> None:  # noqa: ANN401 - the function's
         self._report_end(status, result)
         self._switch_to(caller.name, {})
+
+
+def _plain_result(member: GroupMember, value: Any) -> Any:  # noqa: ANN401 - the function's
+    """Return the result of a step as its caller sees it. A function of the SDK returns other things than objects."""
+    return value["value"] if member.sdk and isinstance(value, dict) and list(value) == ["value"] else value
+
+
+class _EarlierResults:
+    """The results of a chain's steps that later steps take a part of. Others are not kept."""
+
+    def __init__(self, steps: list[dict[str, Any]]) -> None:
+        self._wanted = {
+            argument["step"] for step in steps for argument in (step["arguments"] or {}).values() if "step" in argument
+        }
+        self._results: dict[int, Any] = {}
+
+    def keep(self, number: int, value: Any) -> None:  # noqa: ANN401 - the function's
+        if number in self._wanted:
+            self._results[number] = value
+
+    def arguments(self, described: dict[str, Any]) -> dict[str, Any]:
+        """Return the arguments of a step: given values, and parts of earlier results, which are not copied."""
+        made = {}
+        for name, argument in described.items():
+            if "step" not in argument:
+                made[name] = argument.get("value")
+                continue
+            value = self._results[argument["step"]]
+            for key in argument.get("path", ()):
+                value = value[key]
+            made[name] = value
+        return made
 
 
 def _convert_exception(error: Exception, converter: ResultConverter) -> Callable[[], Any]:

@@ -14,7 +14,7 @@ from aliquot.budgets import Reservation
 from aliquot.core.commands import Start
 from aliquot.core.places import Place
 from aliquot.live.catalogue.resolving import ResolvedAction
-from aliquot.live.node.base import BufferHandle, Outcome
+from aliquot.live.node.base import BufferHandle, Outcome, StepArguments
 from aliquot.live.node.shared_buffers import SandboxBuffers
 from aliquot.live.store.base import SMALL_PAYLOAD_BYTES
 from aliquot.live.store.records import Accepted, Action, Activation, Namespace
@@ -196,9 +196,12 @@ class Call:
 
 
 class NestedCall(Call):
-    """A call that runs inside the run of another, in the same sandbox. The scheduler knows only the outer call."""
+    """A call that runs inside the run of another, in the same sandbox. The scheduler knows only the outer call.
 
-    __slots__ = ("_outer",)
+    A step of a chain may have arguments: values, and parts of the results of earlier steps.
+    """
+
+    __slots__ = ("_outer", "arguments")
 
     def __init__(
         self,
@@ -212,12 +215,14 @@ class NestedCall(Call):
         notes: str,
         followers: tuple[Follower, ...] = (),
         done: Callable[[Call], None] | None = None,
+        arguments: StepArguments = None,
     ) -> None:
         super().__init__(
             activation_id, outer.namespace, resolved, payload, transaction=transaction, cause=cause, notes=notes,
             session=outer.session, followers=followers, done=done,
         )  # fmt: skip
         self._outer = outer
+        self.arguments = arguments
 
     @property
     def outermost(self) -> Call:

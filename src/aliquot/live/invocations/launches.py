@@ -131,8 +131,11 @@ def run_request(call: Call, assignment: SandboxAssignment, now_ms: int) -> RunRe
     steps: tuple[ChainStep, ...] = ()
     if assignment.alone is None:
         following = call.steps if isinstance(call, ChainCall) else ()
-        chain = [assignment.resolved_for(step.function) for step in (one, *following)]
-        steps = tuple(ChainStep(resolved.function, defaults_of(resolved.action)) for resolved in chain)
+        chain = [(one.function, None), *((step.function, step.arguments) for step in following)]
+        found = [(assignment.resolved_for(function), arguments) for function, arguments in chain]
+        steps = tuple(
+            ChainStep(resolved.function, defaults_of(resolved.action), arguments) for resolved, arguments in found
+        )
     shared = call.shared or _NOT_SHARED
     return RunRequest(
         one.id, call.payload, call.pickled, env, limits.timeout, limits.logs * MIB, one, steps, shared.buffer,

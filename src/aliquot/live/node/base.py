@@ -6,7 +6,7 @@ called on the event loop too, and never from within the call that caused the out
 
 from collections.abc import Callable
 from enum import IntEnum
-from typing import Protocol
+from typing import Any, Protocol, TypeAlias
 
 from msgspec import Raw, Struct
 
@@ -99,11 +99,26 @@ class NestedRun(Struct, frozen=True):
     listener: OutputListener | None = None
 
 
+class StepArgument(Struct, frozen=True, omit_defaults=True):
+    """An argument of a step: a value of JSON, or the part at a path in the result of an earlier step."""
+
+    value: Any = None
+    step: int | None = None  # counted from 0
+    path: tuple[str | int, ...] = ()
+
+
+StepArguments: TypeAlias = dict[str, StepArgument] | None
+
+
 class ChainStep(Struct, frozen=True):
-    """One function of a chain, with defaults for the parameters that the result before it does not have."""
+    """One function of a chain, with defaults for the parameters that it is not given otherwise.
+
+    Without arguments it gets the whole result before it.
+    """
 
     function: str
     defaults: dict[str, Raw] = {}
+    arguments: StepArguments = None
 
 
 class RunRequest(Struct, frozen=True, gc=False):

@@ -9,12 +9,35 @@ from aliquot.workflow.values import Value
 RUNNING, SUCCEEDED, FAILED, TIMED_OUT, ABORTED = "RUNNING", "SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED"
 
 
+class ChainArgument(Struct, frozen=True, omit_defaults=True):
+    """An argument of a chained task: a value, or the part at a path in the result of an earlier step (from 0)."""
+
+    value: Value = None
+    step: int | None = None
+    path: tuple[str | int, ...] = ()
+
+
+class ChainedTask(Struct, frozen=True, omit_defaults=True):
+    """A task that may run in the sandbox of the one before it. Without arguments it takes the whole result before it.
+
+    The results between stay in the sandbox. A chain may end here only if nothing else reads them (`may_end`).
+    """
+
+    task: str
+    resource: str
+    state: str
+    key: str
+    arguments: dict[str, ChainArgument] | None = None
+    may_end: bool = True
+
+
 class RunTask(Struct, frozen=True, tag=True, omit_defaults=True):
     """Run an action or a workflow.
 
     `task` identifies this attempt, and is a hash of execution, entry and attempt. `key` is the same for all attempts
     of one entry into the state. `token` is set if the task waits for a callback. `until` is the time at which the
-    execution gives the task up.
+    execution gives the task up. The first tasks of `chain` may run after it, in the same sandbox. Then `TaskEnded`
+    tells how many did.
     """
 
     task: str
@@ -25,6 +48,7 @@ class RunTask(Struct, frozen=True, tag=True, omit_defaults=True):
     key: str
     token: str | None = None
     until: float | None = None
+    chain: tuple[ChainedTask, ...] = ()
 
 
 class CancelTask(Struct, frozen=True, tag=True):

@@ -24,6 +24,7 @@ class TaskEnded(Struct, frozen=True, tag=True, omit_defaults=True):
     """A task has ended with an output, or with an error.
 
     A task that waits for a callback ends when it is `answered`. If its run fails first, it ends with that error.
+    `chained` tasks have run after it in its sandbox, and the output or the error is that of the last one.
     """
 
     task: str
@@ -31,6 +32,7 @@ class TaskEnded(Struct, frozen=True, tag=True, omit_defaults=True):
     error: str | None = None
     cause: str = ""
     answered: bool = False
+    chained: int = 0
 
 
 class TaskBeat(Struct, frozen=True, tag=True):

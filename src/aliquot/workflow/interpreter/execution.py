@@ -86,6 +86,11 @@ class Execution:
         if self.observe is not None:
             self.observe(kind, frame, details())
 
+    def next_entry(self, count: int = 1) -> int:
+        """Count entries into states, and return the number of the last one."""
+        self._entries += count
+        return self._entries
+
     def ready(self, frame: Frame) -> None:
         """Let a frame enter its state."""
         frame.waits = frames.READY
@@ -150,8 +155,7 @@ class Execution:
 
     def _enter(self, frame: Frame) -> None:
         state = frame.state
-        self._entries += 1
-        frame.entry = self._entries
+        frame.entry = self.next_entry()
         frame.attempt = 0
         frame.entered_at = self.now
         if frame.retries:

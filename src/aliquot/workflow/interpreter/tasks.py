@@ -4,7 +4,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from aliquot.workflow.errors import RUNTIME, TIMEOUT, StateError
-from aliquot.workflow.interpreter import frames
+from aliquot.workflow.interpreter import chains, frames
 from aliquot.workflow.interpreter.commands import CancelTask, RunTask
 from aliquot.workflow.interpreter.events import TaskBeat, TaskEnded
 from aliquot.workflow.interpreter.frames import Frame
@@ -57,8 +57,9 @@ def start(run: "Execution", frame: Frame, made: dict[str, Value]) -> None:
     if frame.heartbeat_s is not None:
         run.set_timer(frame, run.now + frame.heartbeat_s, HEARTBEAT)
     token = place.token(run.secret) if resource is not None and resource.callback else None
+    chain = chains.offered(frame, place) if frame.state.chain else ()
     run.commands.append(
-        RunTask(frame.task, name, arguments, frame.state.name, frame.attempt, place.key(), token, until)
+        RunTask(frame.task, name, arguments, frame.state.name, frame.attempt, place.key(), token, until, chain)
     )
     task = frame.task
     run.note("TaskScheduled", frame, lambda: {"resource": name, "parameters": arguments, "task": task})
@@ -81,12 +82,13 @@ def ended(run: "Execution", event: TaskEnded) -> None:
             _release(run, event.task)
         return
     give_up(run, frame)
+    task = chains.advance(run, frame, event) if event.chained else event.task
     if event.error is not None:
         error = StateError(event.error, event.cause)
-        run.note("TaskFailed", frame, lambda: {"error": error.error, "cause": error.cause, "task": event.task})
+        run.note("TaskFailed", frame, lambda: {"error": error.error, "cause": error.cause, "task": task})
         run.fail(frame, error)
     else:
-        run.note("TaskSucceeded", frame, lambda: {"output": event.output, "task": event.task})
+        run.note("TaskSucceeded", frame, lambda: {"output": event.output, "task": task})
         wrapped = resource is not None and resource.wrapped and not awaited
         output = {"ExecutedVersion": "$LATEST", "Payload": event.output, "StatusCode": 200} if wrapped else event.output
         run.leave(frame, output)

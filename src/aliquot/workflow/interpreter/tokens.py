@@ -24,6 +24,11 @@ class TaskPlace(NamedTuple):
         """Return the identifier of this attempt, in the form of an activation's id."""
         return _hashed(f"task {self.execution} {self.entry} {self.attempt}")
 
+    def chained(self, number: int) -> tuple[str, str]:
+        """Return the identifier and the idempotency key of a task that runs after this one in the same sandbox."""
+        place = f"{self.execution} {self.entry}"
+        return _hashed(f"task {place} {self.attempt} chained {number}"), _hashed(f"key {place} chained {number}")
+
     def key(self) -> str:
         """Return the idempotency key, which is the same for all attempts."""
         return _hashed(f"key {self.execution} {self.entry}")

@@ -7,8 +7,9 @@ microseconds. JSONata is not compiled here, unless it is short.
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from aliquot.workflow.language.chains import Chains
 from aliquot.workflow.language.kinds import make_state
-from aliquot.workflow.language.records import Machine, State
+from aliquot.workflow.language.records import TASK, Machine, State
 from aliquot.workflow.language.sources import Fields
 from aliquot.workflow.query.languages import CHECKED, JSONPATH
 from aliquot.workflow.values import Value
@@ -36,6 +37,7 @@ class _States(Mapping[str, State]):
         self._raws = raws
         self._language = language
         self._made: dict[str, State] = {}
+        self._chains = Chains(raws, language)
 
     def __getitem__(self, name: str) -> State:
         found = self._made.get(name)
@@ -55,5 +57,7 @@ class _States(Mapping[str, State]):
     def _make(self, name: str, raw: Value) -> State:
         language = raw.get("QueryLanguage", self._language)
         state = make_state(Fields(name, language, raw, [], CHECKED))
+        if state.kind == TASK:
+            return replace(state, chain=self._chains.after(name))
         inner = [*raw.get("Branches", ()), *(raw[key] for key in ("ItemProcessor", "Iterator") if key in raw)]
         return replace(state, branches=tuple(_machine(machine, language) for machine in inner)) if inner else state

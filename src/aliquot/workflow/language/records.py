@@ -64,6 +64,27 @@ class Resource(NamedTuple):
     wrapped: bool = False  # arguments and result are those of AWS's lambda:invoke
 
 
+class ChainPart(NamedTuple):
+    """An argument of a link: a constant, or the value at a path in a variable or in the result of an earlier step."""
+
+    value: Value = None
+    variable: str = ""
+    step: int | None = None  # the step of the chain whose result the variable holds
+    path: tuple[str | int, ...] = ()
+
+
+class ChainLink(NamedTuple):
+    """A Task state that may follow others in their sandbox. Without arguments it takes the whole result before it.
+
+    A chain may end with it if no state outside reads a result from before it.
+    """
+
+    state: str
+    resource: str
+    arguments: dict[str, ChainPart] | None
+    may_end: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
     """A state. `next` is None where it ends its machine."""
@@ -81,6 +102,7 @@ class State:
     targets: tuple[str, ...] = ()  # of Choice: Next of each rule, and Default
     has_default: bool = False  # of Choice: the last target is that of Default
     comment: str = ""
+    chain: tuple[ChainLink, ...] = ()  # of Task: the states that may follow in its sandbox
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
