@@ -153,6 +153,7 @@ async def _serve(
         max_components=settings.gateway.sequence_length,
         payloads=payloads.bytes,
         count=metrics.count,
+        max_open_executions=settings.gateway.executions_per_namespace,
     )
     operator_token = OperatorToken.load(data.operator_token)
     try:
@@ -161,10 +162,10 @@ async def _serve(
         for entity in system_entities():
             catalogue.install(entity)
         sessions = SessionRegistry(
-            store, service, SessionSettings(settings.session_idle_s, settings.gateway.sessions_per_namespace)
+            store, composer, SessionSettings(settings.session_idle_s, settings.gateway.sessions_per_namespace)
         )
         await sessions.load(catalogue.namespace)
-        recovered = await recover_calls(composer, store, catalogue)
+        recovered = await recover_calls(composer, store, catalogue) + await composer.workflows.executions.start()
         name, key, first = await _first_key(catalogue)
         gateway_settings = replace(
             settings.gateway.with_memory(settings.max_sandbox_bytes),
@@ -214,12 +215,19 @@ async def _serve(
         await app.alarms.stop()
         for chore in chores:
             chore.cancel()
-        await service.drain(settings.grace_s)
+        await _drain(service, composer, settings.grace_s)
         await sessions.close()
     finally:
         await service.stop()
         services.close()
         await store.close()
+
+
+async def _drain(service: Service, composer: Composer, grace_s: float) -> None:
+    """Let running calls end. Executions that do not end stay in the store for the next server."""
+    composer.workflows.executions.rest()
+    await service.drain(grace_s)
+    composer.workflows.executions.stop()
 
 
 async def _first_key(catalogue: Catalogue) -> tuple[str, str, bool]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import pickle
 from typing import Any, Callable  # noqa: UP035 - Python 3.9 on
 
@@ -60,9 +62,21 @@ def hand_on(result: Any, max_bytes: int, channel: ControlChannel | None) -> RunA
 
 
 def print_and_answer(error: BaseException) -> RunAnswer:
-    """Print an exception with its traceback, and answer with its text."""
+    """Print an exception with its traceback, and answer with its text. The caller of a task also gets its class."""
     program.print_exception(error)
-    return RunAnswer(APPLICATION_ERROR, answers.error_json(answers.error_text(error)))
+    text = answers.error_text(error)
+    if is_task():
+        return RunAnswer(APPLICATION_ERROR, answers.to_json({"error": {"name": type(error).__name__, "message": text}}))
+    return RunAnswer(APPLICATION_ERROR, answers.error_json(text))
+
+
+def is_task() -> bool:
+    """Return whether this run is a task of a workflow. The variable stays from an earlier run, so it names its own."""
+    try:
+        task = json.loads(os.environ.get("ALIQUOT_TASK", "{}"))
+    except ValueError:  # the function has changed it
+        return False
+    return isinstance(task, dict) and task.get("activation", "") == os.environ.get("__OW_ACTIVATION_ID")
 
 
 def run_pickled(

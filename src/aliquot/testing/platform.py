@@ -5,16 +5,21 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from aliquot.budgets import Budget
 from aliquot.core.commands import Start
 from aliquot.core.model import CPU
+from aliquot.core.units import GIB
 from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.invocations.activations import ActivationRecorder
 from aliquot.live.invocations.call import Call, Follower
+from aliquot.live.invocations.call_registry import CallRegistry
 from aliquot.live.invocations.errors import OverloadedError
 from aliquot.live.invocations.sessions.live_sessions import LiveSessions
+from aliquot.live.invocations.workflows.workflows import Workflows
 from aliquot.live.node.base import Outcome, Status
 from aliquot.live.store.base import Store
-from aliquot.live.store.records import Action, Activation, Namespace
+from aliquot.live.store.errors import NotFoundError
+from aliquot.live.store.records import Action, Activation, FullName, Namespace
 
 START_MS = 4_000_000_000_000  # far in the future, so that activations are newer than any namespace
 
@@ -36,6 +41,10 @@ class FakePlatform:
         self.sessions = LiveSessions()
         self.ended_sessions: list[tuple[str, str]] = []
         self._recorder = ActivationRecorder("fake")
+        self.workflows = Workflows(
+            CallRegistry(store, time.monotonic), store, _resolve_nothing, run_call=self.submit,
+            cancel_call=self.cancel, count=lambda _: None, payloads=Budget("payloads", "bytes", GIB),
+        )  # fmt: skip
 
     # --- Platform -----------------------------------------------------------------------------------------
 
@@ -129,3 +138,7 @@ class FakePlatform:
 
     async def _enqueue(self, call: Call) -> None:
         await self.store.accept(call.accepted(START_MS))
+
+
+def _resolve_nothing(_: str, name: FullName) -> ResolvedAction:
+    raise NotFoundError(f"action {name}")

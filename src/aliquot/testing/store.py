@@ -1,5 +1,6 @@
 """A store in memory for tests. It has the same guarantees as real stores, and can simulate failures."""
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 
 from msgspec.structs import replace
@@ -16,9 +17,17 @@ from aliquot.live.store.base import (
     StoreError,
     StoreHealth,
 )
+from aliquot.live.store.executions import (
+    ExecutionChange,
+    ExecutionQuery,
+    ExecutionRow,
+    OpenExecution,
+    StoredExecution,
+)
 from aliquot.live.store.fair_shares import fair_shares
 from aliquot.live.store.reads import matches, newest_first
 from aliquot.live.store.records import Accepted, Activation
+from aliquot.testing.execution_store import MemoryExecutions
 
 
 class MemoryStore(Store):
@@ -30,6 +39,7 @@ class MemoryStore(Store):
         self._queue: dict[str, Accepted] = {}
         self._events: dict[str, bytes] = {}
         self._journal: list[JournalEntry] = []
+        self._executions = MemoryExecutions()
         self.health = StoreHealth()
 
     def fail(self, problem: str | None) -> None:
@@ -118,6 +128,45 @@ class MemoryStore(Store):
             return b""
         return self._events[queued.event] if queued.event else queued.payload
 
+    # --- executions of workflows ------------------------------------------------------------------------
+
+    def write_execution(self, change: ExecutionChange) -> "asyncio.Future[None]":
+        self._check()
+        if change.reopen:
+            del self._activations[change.id]
+        self._executions.write(change)
+        if change.end is not None:
+            self.record(change.end.record)
+        if change.dequeue:
+            self._queue.pop(change.id, None)
+        written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        written.set_result(None)
+        return written
+
+    async def open_executions(self) -> list[OpenExecution]:
+        return self._executions.open()
+
+    async def execution(self, owner: str, execution_id: str) -> ExecutionRow | None:
+        found = self._executions.find(owner, execution_id)
+        return None if found is None else found.row
+
+    async def named_execution(self, owner: str, workflow: str, name: str) -> ExecutionRow | None:
+        return self._executions.named(owner, workflow, name)
+
+    async def first_event(self, owner: str, execution_id: str) -> bytes:
+        found = self._executions.find(owner, execution_id)
+        return found.events[0] if found is not None and found.events else b""
+
+    async def stored_execution(self, owner: str, execution_id: str) -> StoredExecution | None:
+        return self._executions.find(owner, execution_id)
+
+    async def executions(self, query: ExecutionQuery) -> list[ExecutionRow]:
+        rows = self._executions.matching(query)[query.skip :][: query.limit]
+        return [replace(row, outcome=b"") for row in rows]
+
+    async def count_executions(self, query: ExecutionQuery) -> int:
+        return max(0, len(self._executions.matching(query)) - query.skip)
+
     # --- the journal ------------------------------------------------------------------------------------
 
     def open_segment(self, snapshot: bytes) -> None:
@@ -166,6 +215,7 @@ class MemoryStore(Store):
                     dropped.add(one.id)
             kept = [one for one in kept if one.id not in dropped]
         self._activations = {activation.id: activation for activation in kept}
+        self._executions.remove(set(self._activations))
         while sum(len(entry.body) for entry in self._journal) > retention.journal_bytes:
             oldest, newest = self._journal[0].segment, self._journal[-1].segment
             if oldest == newest:

@@ -148,7 +148,7 @@ class Catalogue:
         """Resolve a name for a caller, and deploy the action if it is new. Raises as `resolve_action` does."""
         resolved = resolve_action(self.entities, caller, name)
         known = self._deployed.get((caller, resolved.function))
-        if known is None and not resolved.is_sequence:
+        if known is None and resolved.has_code:
             self._update_deployment(caller, resolved.function)
         return resolved
 
@@ -232,7 +232,7 @@ class Catalogue:
             resolved = resolve_action(self.entities, tenant, full_name(tenant, function))
         except (NotFoundError, AccessDeniedError):
             resolved = None
-        if resolved is None or resolved.is_sequence:
+        if resolved is None or not resolved.has_code:
             if old is not None:
                 del self._deployed[key]
                 self._host.remove(tenant, function)

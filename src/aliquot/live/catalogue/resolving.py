@@ -15,7 +15,7 @@ from msgspec.structs import force_setattr, replace
 
 from aliquot.live.catalogue.entities import Entities
 from aliquot.live.store.errors import AccessDeniedError, NotFoundError, WrongCollectionError
-from aliquot.live.store.records import SEQUENCE, Action, FullName, Package, Pair, is_truthy
+from aliquot.live.store.records import SEQUENCE, WORKFLOW, Action, FullName, Package, Pair, is_truthy
 
 E = TypeVar("E", Action, Package)
 
@@ -29,14 +29,16 @@ class ResolvedAction(Struct, frozen=True):
     action: Action  # including inherited parameters
     binding: FullName | None = None  # the binding through which it was resolved, if any
     composite: bool = False  # a sequence or a conductor, whose calls run several actions
+    workflow: bool = False  # its calls are executions
     group: str = ""  # group that shares sandboxes, or empty
 
     def __post_init__(self) -> None:
-        composite = self.is_sequence or is_truthy(self.action.annotation("conductor"))
+        composite = self.is_sequence or (self.has_code and is_truthy(self.action.annotation("conductor")))
         force_setattr(self, "composite", composite)  # computed once, because every call reads it
+        force_setattr(self, "workflow", self.action.exec.kind == WORKFLOW)
         # An action of another namespace, or one behind a binding, is in no group.
         own = self.tenant == self.action.namespace and self.function == self.action.name
-        group = self.action.annotation("group") if own and not self.is_sequence else None
+        group = self.action.annotation("group") if own and self.has_code else None
         force_setattr(self, "group", group if isinstance(group, str) else "")
 
     @staticmethod
@@ -47,6 +49,11 @@ class ResolvedAction(Struct, frozen=True):
     @property
     def is_sequence(self) -> bool:
         return self.action.exec.kind == SEQUENCE
+
+    @property
+    def has_code(self) -> bool:
+        """True if a sandbox runs the action itself, and not only the actions that it names."""
+        return self.action.exec.kind not in {SEQUENCE, WORKFLOW}
 
 
 def resolve_action(entities: Entities, caller: str, name: FullName) -> ResolvedAction:

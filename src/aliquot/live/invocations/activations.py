@@ -65,7 +65,7 @@ class ActivationRecorder:
             outcome.status,
         )
         logs = _encode(outcome.logs) if outcome.logs else _NO_LOGS
-        response, large = _response(outcome.status, outcome.result)
+        response, large = response_of(outcome.status, outcome.result)
         return Activation(
             call.id,
             call.namespace.owner,
@@ -129,7 +129,7 @@ def composition_record(call: Call, close: CloseFrame, end_ms: int) -> Activation
         "version": action.version,
         "publish": False,
     }
-    response, large = _response(close.status, close.result)
+    response, large = response_of(close.status, close.result)
     return Activation(
         frame.id, call.namespace.owner, action.name, frame.start_ms, end_ms, _encode(summary),
         response, _encode(frame.components), session=call.session or None, large=large,
@@ -150,14 +150,14 @@ def fired_record(
         "version": trigger.version,
         "publish": False,
     }
-    response, large = _response(Status.SUCCESS, payload)
+    response, large = response_of(Status.SUCCESS, payload)
     return Activation(
         activation_id, owner, trigger.name, start_ms, start_ms, _encode(summary),
         response, _encode(logs), large=large,
     )  # fmt: skip
 
 
-def _response(status: Status, result: bytes | memoryview) -> tuple[bytes, memoryview | None]:
+def response_of(status: Status, result: bytes | memoryview) -> tuple[bytes, memoryview | None]:
     """Return the response object. For a large result it ends before the result, which is returned uncopied."""
     if isinstance(result, memoryview):
         return b'%s"size":%d,"result":' % (_RESPONSE_HEAD[status][: -len(_RESULT)], len(result)), result

@@ -8,7 +8,7 @@ The gateway makes a call and gives it to `Platform.submit`. `done` is called onc
 """
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from aliquot.budgets import Reservation
 from aliquot.core.commands import Start
@@ -54,6 +54,16 @@ class SharedArguments:
         self.hands_on = hands_on  # the next component takes such a pickle
 
 
+class TaskVariables(NamedTuple):
+    """The place of a task in its workflow, as its code may know it."""
+
+    execution: str
+    depth: int  # how many executions the task is inside of
+    key: str  # the same for all attempts of one entry into the state
+    token: str | None  # with which a callback answers
+    until_s: float | None  # seconds since the epoch, when the execution gives the task up
+
+
 class CallRun:
     """The progress of a call: where and when it runs, and the calls that run inside it."""
 
@@ -87,7 +97,7 @@ class Call:
     __slots__ = (
         "action", "activation", "cause", "done", "durable", "ended", "event", "followers", "function", "id", "late",
         "namespace", "notes", "on_disk", "outcome", "parked", "payload", "pickled", "queue_entry", "reason", "reserved",
-        "resolved", "run", "session", "shared", "transaction",
+        "resolved", "run", "session", "shared", "task", "transaction",
     )  # fmt: skip
 
     def __init__(
@@ -130,6 +140,7 @@ class Call:
         self.late: list[Follower] | None = None  # the followers that came after the call was made
         self.done = done
         self.run = CallRun()
+        self.task: TaskVariables | None = None  # if the call is a task of a workflow
         self.parked = False  # left in the store's queue for the next server
         self.ended = False  # the outcome is settled, though the record may not be on disk yet
         self.reason = ""  # given by the policy, or why the call was refused

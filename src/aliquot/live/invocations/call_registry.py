@@ -60,7 +60,7 @@ class CallRegistry:
             await self._store.accept(call.accepted(now_ms()))
         except StoreError as error:
             call.durable, call.queue_entry = False, ""
-            raise _refusal(error) from error
+            raise refusal_of(error) from error
 
     async def keep_all(self, calls: Sequence[Call], record: Activation, event: bytes) -> None:
         """Write the calls of one event and the event's record in one transaction. Raises `OverloadedError`."""
@@ -69,7 +69,7 @@ class CallRegistry:
         try:
             await self._store.accept_all([call.accepted(at_ms) for call in calls], record, event)
         except StoreError as error:
-            raise _refusal(error) from error
+            raise refusal_of(error) from error
 
     async def load_payload(self, call: Call) -> bool:
         """Read the payload of a queued call from disk, if it is only there. Return False if it is gone."""
@@ -163,6 +163,6 @@ class CallRegistry:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
-def _refusal(error: StoreError) -> OverloadedError | RateLimitError:
+def refusal_of(error: StoreError) -> OverloadedError | RateLimitError:
     """Return the error for a caller: the namespace has used up its disk space, or the store fails."""
     return RateLimitError(error.public) if isinstance(error, QuotaError) else OverloadedError(error.public)

@@ -11,7 +11,7 @@ from aliquot.live.catalogue.groups import FlowFunctions
 from aliquot.live.catalogue.images import RuntimeImage, find_image
 from aliquot.live.catalogue.needs import parse_needs
 from aliquot.live.catalogue.resolving import ResolvedAction
-from aliquot.live.invocations.call import Call, ChainCall, SharedArguments
+from aliquot.live.invocations.call import Call, ChainCall, SharedArguments, TaskVariables
 from aliquot.live.invocations.errors import PayloadError
 from aliquot.live.invocations.parameters import read_object
 from aliquot.live.invocations.sandbox_assignments import SandboxAssignment
@@ -120,7 +120,22 @@ def activation_env(call: Call, key: str, now_ms: int) -> dict[str, str]:
     }
     if key:
         env["__OW_API_KEY"] = key
+    if call.task is not None:
+        env["ALIQUOT_TASK"] = _describe_task(call.id, call.task)
     return env
+
+
+def _describe_task(activation: str, task: TaskVariables) -> str:
+    """Return a task's place in its workflow as JSON.
+
+    A variable stays in its sandbox until it is set again, so it names its activation.
+    """
+    found: dict[str, object] = {"activation": activation, "execution": task.execution, "key": task.key}
+    if task.token is not None:
+        found["token"] = task.token
+    if task.until_s is not None:
+        found["deadline"] = round(task.until_s * 1000)
+    return json.dumps(found)
 
 
 def run_request(call: Call, assignment: SandboxAssignment, now_ms: int) -> RunRequest:

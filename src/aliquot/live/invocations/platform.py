@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.invocations.call import Call, Follower
 from aliquot.live.invocations.sessions.live_sessions import LiveSessions
+from aliquot.live.invocations.workflows.workflows import Workflows
 from aliquot.live.store.records import Action, Activation, Namespace
 
 
@@ -19,6 +20,11 @@ class Platform(Protocol):
     @property
     def sessions(self) -> LiveSessions:
         """The live sessions. The platform counts their running calls in them."""
+        ...
+
+    @property
+    def workflows(self) -> Workflows:
+        """The executions of workflows."""
         ...
 
     def begin_session(self, namespace: str, session_id: str) -> None:

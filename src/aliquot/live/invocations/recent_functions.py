@@ -32,7 +32,7 @@ async def prepare_recent(host: FunctionHost, store: Store, catalogue: Catalogue,
                 resolved = catalogue.resolve(namespace.name, full_name(namespace.name, name))
             except (NotFoundError, AccessDeniedError):
                 continue
-            if not resolved.is_sequence:
+            if resolved.has_code:
                 host.prepare(resolved)
                 prepared += 1
     return prepared

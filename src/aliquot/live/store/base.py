@@ -9,12 +9,20 @@ Each method gives one of three guarantees:
 """
 
 from abc import ABC, abstractmethod
+from asyncio import Future
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TypeAlias
 
 from msgspec import Struct
 
 from aliquot.core.units import GIB, KIB, MIB
+from aliquot.live.store.executions import (
+    ExecutionChange,
+    ExecutionQuery,
+    ExecutionRow,
+    OpenExecution,
+    StoredExecution,
+)
 from aliquot.live.store.records import Accepted, Activation
 
 MAX_PAGE_BYTES = 16 * MIB  # of responses and logs in a list
@@ -191,6 +199,43 @@ class Store(ABC):
     @abstractmethod
     async def payload(self, activation_id: str) -> bytes | memoryview:
         """Return the payload of a queued invocation, or nothing if it is not in the queue."""
+
+    # --- executions of workflows ------------------------------------------------------------------------
+
+    @abstractmethod
+    def write_execution(self, change: ExecutionChange) -> "Future[None]":
+        """Write a step of an execution in one transaction. The future is done when it is durable.
+
+        The next step of an execution is given after that of the step before. Raises `StoreError`.
+        """
+
+    @abstractmethod
+    async def open_executions(self) -> list[OpenExecution]:
+        """Return all executions that have not ended. The server reads them at start."""
+
+    @abstractmethod
+    async def execution(self, owner: str, execution_id: str) -> ExecutionRow | None:
+        """Return the row of one execution of this owner."""
+
+    @abstractmethod
+    async def named_execution(self, owner: str, workflow: str, name: str) -> ExecutionRow | None:
+        """Return the execution of a workflow that the caller has given this name."""
+
+    @abstractmethod
+    async def first_event(self, owner: str, execution_id: str) -> bytes:
+        """Return the first row of the log of an execution."""
+
+    @abstractmethod
+    async def stored_execution(self, owner: str, execution_id: str) -> StoredExecution | None:
+        """Return an execution with its definition and its log."""
+
+    @abstractmethod
+    async def executions(self, query: ExecutionQuery) -> list[ExecutionRow]:
+        """Return one page of matching executions without their outcomes, latest start first."""
+
+    @abstractmethod
+    async def count_executions(self, query: ExecutionQuery) -> int:
+        """Return the number of matching executions after the first `skip`. `limit` is ignored."""
 
     # --- the journal ------------------------------------------------------------------------------------
 

@@ -8,10 +8,9 @@ statements of a few fixed sizes that stay compiled. Unused places hold rows of N
 import json
 import sqlite3
 from asyncio import Future
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum, auto
-from functools import cache
 from typing import Any, TypeAlias
 
 from msgspec import Struct
@@ -21,6 +20,8 @@ from aliquot.clock import now_ms
 from aliquot.core.units import MIB
 from aliquot.live.store.base import DocumentChange, Put
 from aliquot.live.store.disk_reserve import DiskReserve
+from aliquot.live.store.executions import ExecutionChange, write_changes
+from aliquot.live.store.inserts import insert
 from aliquot.live.store.journal import pack
 from aliquot.live.store.large_bodies import write_large_bodies, write_large_payload
 from aliquot.live.store.records import Accepted, Activation
@@ -29,7 +30,6 @@ from aliquot.live.store.schema import VERSION
 CHECKPOINT_ROWS = 8192
 CHECKPOINT_BYTES = 32 * MIB  # of bodies, so that large ones do not let the log grow without limit
 COMMIT_ROWS = 16  # cost of a commit in rows, because even a small one changes several pages
-SIZES = (1, 4, 16, 64, 256, 1024)
 ACTIVATION = "activation (seq, id, namespace, name, start_ms, end_ms, summary, response, logs, pickled, session, bytes)"
 QUEUE = "queue (id, namespace, name, accepted_ms, payload, pickled, rerun, started, cause, session, starts, event)"
 EVENT = "event (id, body)"
@@ -53,6 +53,7 @@ class WriteKind(Enum):
     NOT_STARTING = auto()  # activation id
     STARTED = auto()  # activation id
     FINISH = auto()  # Activation
+    EXECUTION = auto()  # ExecutionChange
     BARRIER = auto()  # None: it changes nothing, and is done when everything before it is durable
 
 
@@ -80,26 +81,6 @@ class DurableWrite:
 Operation: TypeAlias = Activation | bytes | SegmentStart | DurableWrite  # bytes are a journal step
 
 
-@cache
-def _insert(target: str, rows: int) -> str:
-    columns = target.count(",") + 1
-    row = "(" + ", ".join("?" * columns) + ")"
-    return f"INSERT OR IGNORE INTO {target} VALUES " + ", ".join([row] * rows)  # noqa: S608 - our own names
-
-
-def insert(connection: sqlite3.Connection, target: str, rows: Sequence[tuple[Any, ...]]) -> None:
-    """Insert rows, except those whose key exists already."""
-    columns = target.count(",") + 1
-    for begin in range(0, len(rows), SIZES[-1]):
-        chunk = rows[begin : begin + SIZES[-1]]
-        size = next(size for size in SIZES if size >= len(chunk))
-        values: list[Any] = []
-        for row in chunk:
-            values += row
-        values += [None] * (columns * (size - len(chunk)))
-        connection.execute(_insert(target, size), values)
-
-
 class BatchWriter:
     """Writes groups in order. Runs on the writer thread."""
 
@@ -122,7 +103,10 @@ class BatchWriter:
         execute = self._connection.execute
         try:
             execute("BEGIN IMMEDIATE")
-            self._write(operations)
+            if operations:
+                self._write(operations)
+            else:
+                execute(PROBE)
             execute("COMMIT")
         except BaseException:
             self.seq, self.segment, self.number = before
@@ -154,15 +138,13 @@ class BatchWriter:
         self._reserve.spare_bytes = pages * page_bytes
 
     def _write(self, operations: Sequence[Operation]) -> None:
-        if not operations:
-            self._connection.execute(PROBE)
-            return
         records: list[Activation] = []
         steps: list[bytes] = []
         accepted: list[Accepted] = []
         changed: dict[WriteKind, list[str]] = {kind: [] for kind in _CHANGES}
         events: list[tuple[str, bytes]] = []
         finished: list[str] = []
+        executions: list[ExecutionChange] = []
         for operation in operations:
             if isinstance(operation, bytes):
                 steps.append(operation)
@@ -180,6 +162,8 @@ class BatchWriter:
             elif operation.kind is WriteKind.FINISH:
                 records.append(operation.value)
                 finished.append(operation.value.id)
+            elif operation.kind is WriteKind.EXECUTION:
+                executions.append(operation.value)
             elif operation.kind is WriteKind.APPLY:
                 self._write_documents(operation.value)
         insert(self._connection, EVENT, events)
@@ -187,17 +171,30 @@ class BatchWriter:
         # One id is accepted, starting, started and finished in this order, so one statement per kind keeps the order.
         insert(self._connection, QUEUE, [astuple(write_large_payload(self._connection, one)) for one in accepted])
         self._write_changes(changed)
-        self._write_records(records)
+        logs = self._write_executions(executions, records, finished) if executions else {}
+        self._write_records(records, logs)
         self._write_ids(FINISHED, finished)
         self._write_journal(steps)
 
-    def _write_records(self, records: Iterable[Activation]) -> None:
+    def _write_executions(
+        self, changes: list[ExecutionChange], records: list[Activation], finished: list[str]
+    ) -> dict[str, int]:
+        """Write the steps of executions, and return the bytes of the logs that have ended with them."""
+        write_changes(self._connection, changes)
+        self._bytes_since_checkpoint += sum(change.size for change in changes)
+        ends = [change.end for change in changes if change.end is not None]
+        records += [end.record for end in ends]
+        finished += [change.id for change in changes if change.dequeue]
+        return {end.record.id: end.kept_bytes for end in ends}
+
+    def _write_records(self, records: Iterable[Activation], more_bytes: Mapping[str, int]) -> None:
+        """Write records. `more_bytes` are kept with some of them, and go with them."""
         rows = []
         for seq, record in enumerate(records, start=self.seq + 1):
             *fields, large = astuple(record)
             if large is not None or type(record.pickled) is memoryview:
                 *fields, _ = astuple(write_large_bodies(self._connection, record))
-            rows.append((seq, *fields, size := body_bytes(record)))
+            rows.append((seq, *fields, (size := body_bytes(record)) + more_bytes.get(record.id, 0)))
             self._bytes_since_checkpoint += size
         insert(self._connection, ACTIVATION, rows)
         self.seq += len(rows)

@@ -12,7 +12,7 @@ from aliquot.live.store.records import Accepted, name_of_owner
 
 DEFAULT_KEPT_BYTES = 4 * GIB
 # Written by the platform itself, and small.
-EXEMPT = frozenset(["namespaces", "session uses"])
+EXEMPT = frozenset(["namespaces", "secrets", "session uses"])
 DOCUMENTS = "SELECT collection, namespace, name, length(body) FROM document"
 QUEUED = (
     "SELECT id, namespace, length(payload) + "
@@ -21,6 +21,10 @@ QUEUED = (
     "CASE WHEN event = '' OR EXISTS (SELECT 1 FROM queue AS other WHERE other.event != '' "
     "AND other.event = queue.event AND other.seq < queue.seq) THEN 0 "
     "ELSE (SELECT length(body) FROM event WHERE event.id = queue.event) END FROM queue"
+)
+EXECUTIONS = (
+    "SELECT id, namespace, length(body) + (SELECT ifnull(sum(length(body)), 0) FROM execution_event "
+    "WHERE execution = execution.id) FROM execution WHERE status = 'RUNNING'"
 )
 
 DocumentKey = tuple[str, str, str]
@@ -49,6 +53,8 @@ class KeptBytes:
             self._set_document((collection, namespace, name), size)
         for activation_id, owner, payload, event in connection.execute(QUEUED):
             self._add_queued(activation_id, owner, payload + (event or 0))
+        for execution, owner, size in connection.execute(EXECUTIONS):
+            self._add_queued(execution, owner, size)
 
     def set_limit(self, namespace: str, limit: int | None) -> None:
         """Set a namespace's own limit. None means the default."""
@@ -100,6 +106,25 @@ class KeptBytes:
         for one in accepted:
             self._add_queued(one.id, one.owner, len(one.payload) + event_bytes)
             event_bytes = 0
+
+    def begin_execution(self, execution: str, owner: str, size: int, *, queued: bool) -> None:
+        """Count an execution that is to be written. It may have been queued until now. Raises `QuotaError`."""
+        if queued:
+            self.finish(execution)
+        else:
+            self._check_growth(name_of_owner(owner), size)
+        self._add_queued(execution, owner, size)
+
+    def grow_execution(self, execution: str, owner: str, size: int) -> None:
+        """Count what a step adds to the log of an open execution. The caller looks at `is_over` beforehand."""
+        namespace, so_far = self._queued.pop(execution, (name_of_owner(owner), 0))
+        self._queued[execution] = namespace, so_far + size
+        self._add(namespace, size)
+
+    def is_over(self, namespace: str) -> bool:
+        """Return whether a namespace keeps more than its limit."""
+        limit = self.limit(namespace)
+        return limit is not None and self.used(namespace) > limit
 
     def namespace_of(self, activation_id: str) -> str:
         """Return the namespace of a queued invocation, or an empty text."""

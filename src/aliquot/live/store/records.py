@@ -11,6 +11,7 @@ from msgspec.structs import force_setattr
 PYTHON = "python:3.11"
 NODEJS = "nodejs:20"
 SEQUENCE = "sequence"
+WORKFLOW = "workflow"
 BLACKBOX = "blackbox"
 SYSTEM = "whisk.system"  # the namespace of the packages that come with the platform; it has no keys
 

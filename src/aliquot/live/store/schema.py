@@ -84,6 +84,34 @@ MIGRATIONS = (
         BEGIN DELETE FROM event WHERE id = OLD.event
             AND NOT EXISTS (SELECT 1 FROM queue WHERE event != '' AND event = OLD.event); END;
     """,
+    """
+    -- Definitions of workflows by their digest, and executions with the logs of their events.
+    CREATE TABLE definition (digest TEXT NOT NULL PRIMARY KEY, body BLOB NOT NULL);
+    CREATE TABLE execution (
+        seq INTEGER PRIMARY KEY,  -- in the order of starts
+        id TEXT NOT NULL UNIQUE, namespace TEXT NOT NULL, workflow TEXT NOT NULL, name TEXT NOT NULL,
+        digest TEXT NOT NULL, status TEXT NOT NULL, start_ms INTEGER NOT NULL, end_ms INTEGER,
+        body BLOB NOT NULL, outcome BLOB NOT NULL
+    );
+    CREATE INDEX execution_by_start ON execution (namespace, start_ms, seq);
+    CREATE INDEX execution_by_workflow ON execution (namespace, workflow, start_ms, seq);
+    CREATE INDEX execution_by_name ON execution (namespace, workflow, name) WHERE name != '';
+    CREATE INDEX execution_by_digest ON execution (digest);
+    CREATE INDEX execution_open ON execution (namespace, seq) WHERE status = 'RUNNING';
+    CREATE TABLE execution_event (
+        execution TEXT NOT NULL, number INTEGER NOT NULL, body BLOB NOT NULL, PRIMARY KEY (execution, number)
+    ) WITHOUT ROWID;
+    CREATE TABLE timer (execution TEXT NOT NULL PRIMARY KEY, due REAL, busy INTEGER NOT NULL);
+    -- An execution goes with its record, as a whole.
+    CREATE TRIGGER activation_execution AFTER DELETE ON activation
+        BEGIN DELETE FROM execution WHERE id = OLD.id AND status != 'RUNNING'; END;
+    CREATE TRIGGER execution_log AFTER DELETE ON execution BEGIN
+        DELETE FROM execution_event WHERE execution = OLD.id;
+        DELETE FROM timer WHERE execution = OLD.id;
+        DELETE FROM definition WHERE digest = OLD.digest
+            AND NOT EXISTS (SELECT 1 FROM execution WHERE digest = OLD.digest);
+    END;
+    """,
 )
 VERSION = len(MIGRATIONS)
 

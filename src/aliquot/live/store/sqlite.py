@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Self, TypeVar
 
+from aliquot.live.store import executions as executions_table
 from aliquot.live.store import large_bodies, reads
 from aliquot.live.store.base import (
     ActivationQuery,
@@ -22,6 +23,13 @@ from aliquot.live.store.base import (
 )
 from aliquot.live.store.batch import BatchWriter, WriteKind, body_bytes
 from aliquot.live.store.disk_reserve import MAX_SMALL_BYTES, DiskReserve, without_bodies
+from aliquot.live.store.executions import (
+    ExecutionChange,
+    ExecutionQuery,
+    ExecutionRow,
+    OpenExecution,
+    StoredExecution,
+)
 from aliquot.live.store.fair_reads import FairReads
 from aliquot.live.store.journal import read_row, unpack
 from aliquot.live.store.kept_bytes import DEFAULT_KEPT_BYTES, KeptBytes
@@ -217,6 +225,49 @@ class SqliteStore(Store):
     async def payload(self, activation_id: str) -> bytes | memoryview:
         namespace = self._kept.namespace_of(activation_id)
         return await self._read(lambda connection: reads.payload(connection, activation_id), namespace)
+
+    # --- executions of workflows ------------------------------------------------------------------------
+
+    def write_execution(self, change: ExecutionChange) -> "asyncio.Future[None]":
+        if change.begin is not None:
+            self._reserve.check(change.size, self._awaited_bytes + self._write_queue.waiting_bytes)
+            self._kept.begin_execution(change.id, change.owner, change.size, queued=change.dequeue)
+        else:
+            self._kept.grow_execution(change.id, change.owner, change.size)
+        written = self._write_queue.add_durable(WriteKind.EXECUTION, change)
+        if change.begin is not None or change.end is not None:
+            written.add_done_callback(partial(self._execution_written, change))
+        return written
+
+    def _execution_written(self, change: ExecutionChange, written: "asyncio.Future[None]") -> None:
+        failed = written.cancelled() or written.exception() is not None
+        if failed == (change.end is None):  # it has ended, or it has not begun after all
+            self._kept.finish(change.id)
+
+    async def open_executions(self) -> list[OpenExecution]:
+        return await self._read(executions_table.open_executions)
+
+    async def execution(self, owner: str, execution_id: str) -> ExecutionRow | None:
+        return await self._read(lambda connection: executions_table.read_row(connection, owner, execution_id), owner)
+
+    async def named_execution(self, owner: str, workflow: str, name: str) -> ExecutionRow | None:
+        return await self._read(
+            lambda connection: executions_table.find_named(connection, owner, workflow, name), owner
+        )
+
+    async def first_event(self, owner: str, execution_id: str) -> bytes:
+        return await self._read(lambda connection: executions_table.read_first_event(connection, execution_id), owner)
+
+    async def stored_execution(self, owner: str, execution_id: str) -> StoredExecution | None:
+        return await self._read(
+            lambda connection: executions_table.read_execution(connection, owner, execution_id), owner
+        )
+
+    async def executions(self, query: ExecutionQuery) -> list[ExecutionRow]:
+        return await self._read(lambda connection: executions_table.page(connection, query), query.owner)
+
+    async def count_executions(self, query: ExecutionQuery) -> int:
+        return await self._read(lambda connection: executions_table.count(connection, query), query.owner)
 
     # --- the journal ------------------------------------------------------------------------------------
 

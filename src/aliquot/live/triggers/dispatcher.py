@@ -116,7 +116,8 @@ class TriggerDispatcher:
             self._metrics.count(call)
 
         refers = merger.merged_bytes(event.body) > SMALL_PAYLOAD_BYTES
-        on_disk = refers and not resolved.composite  # a composition begins at once, and needs its payload
+        # Compositions and workflows begin at once, and need their payload.
+        on_disk = refers and not resolved.composite and not resolved.workflow
         payload = b"" if on_disk else merger.merge_event(event.body)
         call = Call(self._ids(), namespace, resolved, payload, durable=True, cause=cause, done=done)
         call.event, call.on_disk = cause if refers else "", on_disk

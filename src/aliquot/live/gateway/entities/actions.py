@@ -28,6 +28,7 @@ from aliquot.live.gateway.entities.common import (
 )
 from aliquot.live.gateway.entities.kinds import resolve_kind
 from aliquot.live.gateway.entities.sequences import check_components, read_components
+from aliquot.live.gateway.entities.workflows import check_workflow
 from aliquot.live.gateway.http.query import flag
 from aliquot.live.gateway.http.refusal import Refusal, malformed, too_large
 from aliquot.live.gateway.http.responses import PICKLE
@@ -43,7 +44,18 @@ from aliquot.live.gateway.http.routing import (
 )
 from aliquot.live.gateway.settings import GatewaySettings, Range
 from aliquot.live.invocations.platform import Platform
-from aliquot.live.store.records import BLACKBOX, PYTHON, SEQUENCE, Action, Exec, FullName, Limits, Package, Pair
+from aliquot.live.store.records import (
+    BLACKBOX,
+    PYTHON,
+    SEQUENCE,
+    WORKFLOW,
+    Action,
+    Exec,
+    FullName,
+    Limits,
+    Package,
+    Pair,
+)
 
 _ALL = "/api/v1/namespaces/{namespace}/actions"
 _ONE = _ALL + "/{name}"
@@ -167,6 +179,8 @@ def build_action(
         parameters=_parameters(put, code, old, settings),
         **{**common_fields(put, old, settings), "annotations": _annotations(put, old, code.kind, settings)},
     )
+    if code.kind == WORKFLOW:
+        check_workflow(action)
     try:
         parse_needs(action)
     except InputError as error:
@@ -199,7 +213,7 @@ def _exec(put: wire.ExecPut, caller: str, settings: GatewaySettings) -> Exec:
     size = len(code.encode())
     if size > settings.code_bytes:
         raise too_large("exec", size, settings.code_bytes)
-    return Exec(kind, code, is_base64(code), put.main or None, image)
+    return Exec(kind, code, kind != WORKFLOW and is_base64(code), put.main or None, image)
 
 
 def _image(name: str | None, settings: GatewaySettings) -> str:

@@ -33,7 +33,8 @@ class InvocationTarget:
     def __init__(self, resolved: ResolvedAction, metrics: ActionMetrics) -> None:
         self.resolved = resolved
         self.metrics = metrics
-        self.sdk = resolved.action.annotation("sdk") is True and not resolved.composite  # takes pickled arguments
+        # It takes pickled arguments.
+        self.sdk = resolved.action.annotation("sdk") is True and resolved.has_code and not resolved.composite
         self.parameters = ParameterMerger(resolved)
 
 

@@ -133,8 +133,8 @@ class Exchange:
         else:
             headers = self._headers(JSON, call.id.encode())
         bare = self.options.result or outcome.result[:1] == b"["
-        # The logs of a composition are the ids of its components, which are known already.
-        logs = activation.logs if call.resolved.composite else NO_LOGS
+        # The logs of a composition or a workflow are the ids of its components, which are known already.
+        logs = activation.logs if call.resolved.composite or call.resolved.workflow else NO_LOGS
         body = outcome.result if bare else record_body(activation, logs=logs)
         self.respond(_HTTP_STATUS[outcome.status], headers, body)
 

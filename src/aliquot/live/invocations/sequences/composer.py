@@ -29,6 +29,7 @@ from aliquot.live.invocations.sequences.machine import (
 from aliquot.live.invocations.sequences.payloads import error
 from aliquot.live.invocations.service import Service
 from aliquot.live.invocations.sessions.live_sessions import LiveSessions
+from aliquot.live.invocations.workflows.workflows import MAX_OPEN_EXECUTIONS, Workflows
 from aliquot.live.node.base import Outcome, Status
 from aliquot.live.store.base import SMALL_PAYLOAD_BYTES, Store
 from aliquot.live.store.ids import Ids
@@ -74,6 +75,7 @@ class Composer:
         max_components: int = MAX_COMPONENTS,
         payloads: Budget | None = None,
         count: Callable[[Call], None] = lambda _: None,
+        max_open_executions: int = MAX_OPEN_EXECUTIONS,
     ) -> None:
         """`payloads` is the memory for payloads. `count` is called with every component that has ended."""
         self._service = service
@@ -86,6 +88,10 @@ class Composer:
         self._compositions: dict[str, CompositionRun] = {}  # by the id of the call
         self._count = count
         service.nested_calls.on_ended(count)
+        self.workflows = Workflows(
+            service.registry, store, resolve, run_call=self.enqueue, cancel_call=self.cancel, count=count,
+            payloads=self._payloads, max_open=max_open_executions,
+        )  # fmt: skip
 
     # --- Platform --------------------------------------------------------------------------
 
@@ -93,10 +99,15 @@ class Composer:
         if call.resolved.composite:
             self._registry.check_open(call.namespace.owner)
             self._begin(call)
+        elif call.resolved.workflow:
+            self.workflows.submit(call)
         else:
             self._service.submit(call)
 
     async def accept(self, call: Call) -> None:
+        if call.resolved.workflow:
+            await self.workflows.accept(call)
+            return
         if not call.resolved.composite:
             await self._service.accept(call)
             return
@@ -107,11 +118,14 @@ class Composer:
     async def accept_all(self, calls: Sequence[Call], record: Activation, event: bytes = b"") -> None:
         await self._registry.keep_all(calls, record, event)
         for call in calls:
-            if not call.resolved.composite:
+            if not call.resolved.composite and not call.resolved.workflow:
                 call.leave_payload_on_disk()
             self.enqueue(call)
 
     async def detach(self, call: Call) -> None:
+        if call.resolved.workflow:
+            await self.workflows.detach(call)
+            return
         if not call.resolved.composite:
             await self._service.detach(call)
             return
@@ -132,7 +146,7 @@ class Composer:
     def cancel(self, owner: str, activation_id: str) -> bool:
         composition = self._compositions.get(activation_id) or self._containing(activation_id)
         if composition is None or composition.component is None:
-            return self._service.cancel(owner, activation_id)
+            return self.workflows.cancel(owner, activation_id) or self._service.cancel(owner, activation_id)
         if composition.call.namespace.owner != owner:
             return False
         composition.machine.cancel(activation_id)
@@ -149,7 +163,8 @@ class Composer:
     def follow(self, owner: str, activation_id: str, follower: Follower) -> bool:
         composition = self._compositions.get(activation_id)
         if composition is None:
-            return self._service.follow(owner, activation_id, follower)
+            follow = (self.workflows.follow, self._service.follow)
+            return any(one(owner, activation_id, follower) for one in follow)
         if composition.call.namespace.owner != owner:
             return False
         composition.call.follow(follower)
@@ -187,7 +202,7 @@ class Composer:
 
     async def recover(self, call: Call) -> None:
         """Run a call that an earlier server accepted. A composition begins at once, so it needs its payload."""
-        if call.resolved.composite:
+        if call.resolved.composite or call.resolved.workflow:
             await self._registry.load_payload(call)
         self.enqueue(call)
 
@@ -195,11 +210,16 @@ class Composer:
         """Run a call that is in the store's queue."""
         if call.resolved.composite:
             self._begin(call)
+        elif call.resolved.workflow:
+            self.workflows.enqueue(call)
         else:
             self._service.enqueue(call)
 
     async def end_unstarted(self, call: Call, reason: str) -> None:
         """End a call that is in the store's queue and cannot run."""
+        if call.resolved.workflow:
+            await self.workflows.end_unstarted(call, reason)
+            return
         if not call.resolved.composite:
             await self._registry.end_durably(call, self._service.finisher.record_unstarted(call, reason))
             return
@@ -259,7 +279,10 @@ class Composer:
             return
         if call.durable and not composition.begun:
             component.queue_entry = call.id
-        self._service.enqueue(component)
+        if component.resolved.workflow:
+            self.workflows.enqueue(component)
+        else:
+            self._service.enqueue(component)
 
     def _reserve_payload(self, composition: CompositionRun, component: Call) -> None:
         """Count a component's payload in the namespace's memory until it has run. Raises `BudgetError`.

@@ -286,7 +286,7 @@ class ConductorFrame(Frame):
 
 
 def _takes_pickles(resolved: ResolvedAction) -> bool:
-    return not resolved.composite and resolved.action.annotation("sdk") is True
+    return resolved.has_code and not resolved.composite and resolved.action.annotation("sdk") is True
 
 
 def _refused(text: str) -> FrameEnd:

@@ -92,8 +92,11 @@ def component_name(value: Raw, caller: str) -> FullName | None:
     Accepted are `/ns/[pkg/]a`, `ns/pkg/a`, and `[pkg/]a` in the caller's namespace.
     """
     text = msgspec.json.decode(value) if len(bytes(value)) <= _MAX_NAME_BYTES else None
-    if not isinstance(text, str):
-        return None
+    return name_from_text(text, caller) if isinstance(text, str) else None
+
+
+def name_from_text(text: str, caller: str) -> FullName | None:
+    """Return the action that a text names, or None."""
     segments = [segment for segment in text.strip().split("/") if segment]
     if not all(len(segment) <= MAX_NAME_LENGTH and is_name(segment) for segment in segments):
         return None

@@ -1,0 +1,118 @@
+"""Records of executions as they are stored: what is known about one, and the entries of its log."""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+from msgspec import Struct
+
+from aliquot.live.invocations.activations import response_of
+from aliquot.live.node.base import Status
+from aliquot.live.store.records import Activation
+from aliquot.workflow.interpreter import Event, Finish
+from aliquot.workflow.interpreter.commands import ABORTED, SUCCEEDED, TIMED_OUT
+from aliquot.workflow.values import Value
+
+KIND = "workflow"
+
+
+class ExecutionInfo(Struct, frozen=True, omit_defaults=True):
+    """Facts about an execution that a server needs, besides its definition and its log, to take it up."""
+
+    namespace: str  # name of the caller's namespace
+    path: str  # `namespace/name` of the workflow's action
+    version: str
+    started_ms: int
+    binding: str = ""
+    cause: str = ""  # the activation that it is part of
+    session: str = ""
+    transaction: str = ""
+    parent: str = ""  # the execution whose task it is; its own id is that of the task
+    depth: int = 0  # how many executions it is inside of
+    timeout_s: float | None = None  # after which it ends, in place of the definition's TimeoutSeconds
+
+
+class TaskBegun(Struct, frozen=True, tag=True):
+    """A task that must not run twice was about to begin. The interpreter does not see this entry."""
+
+    task: str
+
+
+LogEntry = Event | TaskBegun
+Log = Sequence[tuple[float, LogEntry]]
+_encode = msgspec.msgpack.Encoder().encode
+_log = msgspec.msgpack.Decoder(list[tuple[float, LogEntry]])
+_info = msgspec.msgpack.Decoder(ExecutionInfo)
+_json = msgspec.json.Encoder().encode
+
+
+def pack_log(entries: Log) -> bytes:
+    """Return one row of a log: the events of a step with their times."""
+    return _encode(entries)
+
+
+def unpack_log(rows: Iterable[bytes]) -> list[tuple[float, LogEntry]]:
+    """Return the entries of a log from its rows."""
+    return [entry for row in rows for entry in _log.decode(row)]
+
+
+def pack_info(info: ExecutionInfo) -> bytes:
+    return _encode(info)
+
+
+def unpack_info(body: bytes) -> ExecutionInfo:
+    return _info.decode(body)
+
+
+class Result(Struct, frozen=True):
+    """The end of an execution as its activation shows it."""
+
+    status: Status
+    body: bytes  # JSON
+
+
+def outcome_of(finish: Finish) -> bytes:
+    """Return the end of an execution as JSON: its output, or its error and cause."""
+    if finish.status == SUCCEEDED:
+        return _json({"output": finish.output})
+    return _json({"error": finish.error, "cause": finish.cause})
+
+
+def result_of(finish: Finish) -> Result:
+    """Return the result of a workflow as that of an action, which is an object or an array."""
+    if finish.status == SUCCEEDED:
+        output = finish.output
+        return Result(Status.SUCCESS, _json(output if isinstance(output, dict | list) else {"value": output}))
+    names = {ABORTED: "Execution.Stopped", TIMED_OUT: "States.Timeout"}
+    name = finish.error or names.get(finish.status, "Execution.Failed")
+    return Result(Status.APPLICATION_ERROR, _json({"error": {"name": name, "cause": finish.cause or ""}}))
+
+
+def execution_record(
+    execution: str, owner: str, info: ExecutionInfo, finish: Finish, end_ms: int, tasks: Sequence[str]
+) -> Activation:
+    """Return the activation record of an execution that has ended. Its logs are the ids of its tasks."""
+    result = result_of(finish)
+    annotations: dict[str, Value] = {"path": info.path, "kind": KIND, "status": finish.status, "waitTime": 0}
+    annotations |= {"binding": info.binding} if info.binding else {}
+    annotations |= {"session": info.session} if info.session else {}
+    annotations |= {"execution": info.parent} if info.parent else {}
+    name = info.path.partition("/")[2]
+    end_ms = max(end_ms, info.started_ms)
+    summary = {
+        "annotations": [{"key": key, "value": value} for key, value in annotations.items()],
+        "namespace": info.namespace,
+        **({"cause": info.cause} if info.cause else {}),
+        "activationId": execution,
+        "start": info.started_ms,
+        "end": end_ms,
+        "duration": end_ms - info.started_ms,
+        "statusCode": int(result.status),
+        "name": name.rpartition("/")[2],
+        "version": info.version,
+        "publish": False,
+    }
+    response, _ = response_of(result.status, result.body)
+    return Activation(
+        execution, owner, name, info.started_ms, end_ms, _json(summary), response, _json(tasks),
+        session=info.session or None,
+    )  # fmt: skip

@@ -1,0 +1,309 @@
+"""Workflows as the platform runs them: their calls become executions, and their tasks become calls."""
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from aliquot.budgets import Budget
+from aliquot.clock import now_ms
+from aliquot.live.catalogue.resolving import ResolvedAction
+from aliquot.live.invocations.call import Call, Follower
+from aliquot.live.invocations.call_registry import STORE_RETRY_DELAY_S, CallRegistry, refusal_of
+from aliquot.live.invocations.errors import CallRefusedError, PayloadError, RateLimitError
+from aliquot.live.invocations.rate_limits import steady_clock
+from aliquot.live.invocations.workflows.engine import Performer
+from aliquot.live.invocations.workflows.evaluations import Evaluator, ThreadEvaluator
+from aliquot.live.invocations.workflows.executions import Executions, end_call
+from aliquot.live.invocations.workflows.loading import restored_call, with_timeout
+from aliquot.live.invocations.workflows.records import ExecutionInfo, execution_record, result_of
+from aliquot.live.invocations.workflows.run import ExecutionRun
+from aliquot.live.invocations.workflows.tasks import (
+    INTERRUPTED,
+    INTERRUPTED_CAUSE,
+    REFUSED,
+    ResolveFor,
+    TaskCalls,
+    end_of_child,
+    end_of_row,
+    is_express,
+)
+from aliquot.live.node.base import Outcome
+from aliquot.live.store.base import Store, StoreError
+from aliquot.live.store.records import Activation, name_of_owner
+from aliquot.workflow.errors import DefinitionError
+from aliquot.workflow.interpreter import (
+    Evaluate,
+    Execution,
+    Finish,
+    RunTask,
+    Started,
+    StopAsked,
+    TaskEnded,
+)
+from aliquot.workflow.interpreter.commands import FAILED
+from aliquot.workflow.values import MAX_VALUE_SIZE, Value
+
+MAX_OPEN_EXECUTIONS = 10_000  # of a namespace
+PARENT_ENDED = "the execution that it was a task of has ended"
+TOO_LARGE = "The input has {} bytes; a workflow takes {} at most."
+TOO_MANY = "Too many open executions in the namespace (count: {}, allowed: {})."
+
+
+class StartOptions(Struct, frozen=True):
+    """Options for the start of an execution, besides the workflow and the caller."""
+
+    name: str = ""
+    value: Value | UnsetType = UNSET  # the input; the call's payload if it is unset
+    timeout_s: float | None = None
+
+
+PLAIN = StartOptions()
+
+
+class Workflows:
+    """Runs the executions of all workflows. The `Composer` passes calls of workflows to it."""
+
+    def __init__(
+        self,
+        registry: CallRegistry,
+        store: Store,
+        resolve: ResolveFor,
+        *,
+        run_call: Callable[[Call], None],
+        cancel_call: Callable[[str, str], bool],
+        count: Callable[[Call], None],
+        payloads: Budget,
+        max_open: int = MAX_OPEN_EXECUTIONS,
+        evaluator: Evaluator | None = None,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
+        """`run_call` and `cancel_call` pass the calls of tasks to the platform."""
+        self._registry = registry
+        self._store = store
+        self._cancel_call = cancel_call
+        self._max_open = max_open
+        self._evaluator = evaluator or ThreadEvaluator()
+        performer = Performer(self._run_task, self._cancel_task, self._evaluate, self._finish)
+        self.executions = Executions(store, clock or steady_clock(), performer)
+        self._engine = self.executions.engine
+        self._calls = TaskCalls(resolve, run_call, self._engine.post, count, payloads)
+
+    # --- calls of workflows -----------------------------------------------------------------------------
+
+    def submit(self, call: Call) -> None:
+        """Take a call whose caller waits. Raises `OverloadedError` and `CallRefusedError`."""
+        self._registry.check_open(call.namespace.owner)
+        run = self._make(call)
+        run.blocking = True
+        if run.express:
+            self._registry.add(call)
+        self._begin(run, failed=lambda error: _drop(call, error.public))
+
+    async def accept(self, call: Call, start: StartOptions = PLAIN) -> None:
+        """Take a call that is acknowledged before it runs. It is durable on return."""
+        self._registry.check_open(call.namespace.owner)
+        run = self._make(call, start)
+        if run.express:
+            await self._registry.keep(call)
+            self._registry.add(call)
+            run.queue_entry = call.id
+            self._begin(run)
+            return
+        durable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._engine.begin(run, self._started(run, start), durable, name=start.name)
+        try:
+            await durable
+        except StoreError as error:
+            raise refusal_of(error) from error
+
+    def enqueue(self, call: Call) -> None:
+        """Run a call that is in the store's queue, or is a component or a task of another."""
+        try:
+            run = self._make(call)
+        except CallRefusedError as error:
+            self._registry.end(call, self._refused(call, str(error)))
+            return
+        if run.express:
+            self._registry.add(call)
+            run.queue_entry = call.id if call.durable else ""
+            self._begin(run)
+        elif call.durable:  # it stays in the queue until it is an execution
+            self._begin(run, failed=lambda _: self._enqueue_later(call), dequeue=True)
+        else:
+            self._begin(run, failed=lambda error: _drop(call, error.public))
+
+    def _enqueue_later(self, call: Call) -> None:
+        asyncio.get_running_loop().call_later(STORE_RETRY_DELAY_S, self.enqueue, call)
+
+    async def detach(self, call: Call) -> None:
+        """Make a submitted call durable, because its caller stops waiting."""
+        run = self._engine.runs.get(call.id)
+        if run is None:
+            return
+        run.blocking = False
+        if run.express and not call.durable:
+            call.run.begun_s = call.run.begun_s or call.run.arrived_s  # its effects must not happen twice
+            await self._registry.keep(call)
+
+    async def end_unstarted(self, call: Call, reason: str) -> None:
+        """End a call that is in the store's queue and cannot run."""
+        await self._registry.end_durably(call, self._refused(call, reason))
+
+    def cancel(self, owner: str, execution: str) -> bool:
+        """Stop an execution. Returns whether the owner has such an open one."""
+        if self._engine.open.owner(execution) != owner:
+            return False
+        self.executions.spawn(self.executions.post(owner, execution, StopAsked()))
+        return True
+
+    def follow(self, owner: str, execution: str, follower: Follower) -> bool:
+        """Send the lines of an execution's tasks and its end to the follower. Returns whether it is open."""
+        if self._engine.open.owner(execution) != owner:
+            return False
+        self.executions.spawn(self._follow(owner, execution, follower))
+        return True
+
+    async def _follow(self, owner: str, execution: str, follower: Follower) -> None:
+        run = await self.executions.load(owner, execution)
+        if run is not None:
+            run.call.follow(follower)
+            return
+        ended = restored_call(execution, owner, ExecutionInfo(name_of_owner(owner), "", "", 0))
+        ended.activation = await self._store.activation(owner, execution)
+        follower.ended(ended)
+
+    def _make(self, call: Call, start: StartOptions = PLAIN) -> ExecutionRun:
+        """Return a new execution for a call. Raises `CallRefusedError`."""
+        action, owner = call.action, call.namespace.owner
+        if len(call.payload) > MAX_VALUE_SIZE:
+            raise PayloadError(TOO_LARGE.format(len(call.payload), MAX_VALUE_SIZE))
+        if (count := self._engine.open.count(owner)) >= self._max_open:
+            raise RateLimitError(TOO_MANY.format(count, self._max_open))
+        try:
+            definition = self.executions.definitions.of_action(action.revision, action.exec.code)
+        except DefinitionError as error:
+            raise PayloadError(f"the definition of {action.full_name} cannot run: {error}") from error
+        task = call.task
+        info = ExecutionInfo(
+            namespace=call.namespace.name,
+            path=f"{action.namespace}/{action.name}",
+            version=action.version,
+            started_ms=now_ms(),
+            binding=str(call.resolved.binding)[1:] if call.resolved.binding is not None else "",
+            cause=call.cause,
+            session=call.session,
+            transaction=call.transaction,
+            parent=task.execution if task is not None else "",
+            depth=task.depth if task is not None else 0,
+            timeout_s=start.timeout_s,
+        )
+        machine = Execution(with_timeout(definition.machine, info), secret=self.executions.secret)
+        return ExecutionRun(call, info, definition, machine, express=is_express(call.resolved))
+
+    def _begin(
+        self,
+        run: ExecutionRun,
+        *,
+        failed: Callable[[StoreError], None] = lambda _: None,
+        dequeue: bool = False,
+    ) -> None:
+        def done(written: "asyncio.Future[None]") -> None:
+            if isinstance(error := written.exception(), StoreError):
+                failed(error)
+
+        durable: asyncio.Future[None] | None = None
+        if not run.express:
+            durable = asyncio.get_running_loop().create_future()
+            durable.add_done_callback(done)
+        self._engine.begin(run, self._started(run, PLAIN), durable, dequeue=dequeue)
+
+    def _started(self, run: ExecutionRun, start: StartOptions) -> Started:
+        given = start.value
+        value = msgspec.json.decode(run.call.payload) if given is UNSET else given
+        run.call.payload, run.call.reserved = b"", None
+        return Started(run.id, value, start.name, run.info.path)
+
+    def _refused(self, call: Call, reason: str) -> Activation:
+        """Return the record of a call that cannot run."""
+        finish = Finish(FAILED, error=REFUSED, cause=reason)
+        result = result_of(finish)
+        call.outcome = Outcome(result.status, result.body, 0)
+        action = call.action
+        info = ExecutionInfo(
+            call.namespace.name, f"{action.namespace}/{action.name}", action.version, now_ms(), cause=call.cause
+        )
+        return execution_record(call.id, call.namespace.owner, info, finish, info.started_ms, ())
+
+    # --- commands of executions -------------------------------------------------------------------------
+
+    def _run_task(self, run: ExecutionRun, command: RunTask) -> None:
+        resolved = self._calls.resolve(run, command)
+        if isinstance(resolved, TaskEnded):
+            self._engine.post(run, resolved)
+        elif resolved.workflow and not is_express(resolved):
+            self._run_child(run, command, resolved)
+        elif run.express or resolved.action.annotation("rerun") is not False:
+            self._calls.begin(run, command, resolved)
+        elif command.task in run.begun_tasks:
+            self._engine.post(run, TaskEnded(command.task, error=INTERRUPTED, cause=INTERRUPTED_CAUSE))
+        else:
+            run.begun_tasks.add(command.task)
+            self._engine.write_begun(run, command.task, lambda: self._calls.begin(run, command, resolved))
+
+    def _run_child(self, run: ExecutionRun, command: RunTask, resolved: ResolvedAction) -> None:
+        """Run a task that is an execution in the store. Its end is delivered by the id of its parent."""
+        run.children[command.task] = None
+        if self._engine.open.owner(command.task) is not None:  # it was begun before, and goes on
+            return
+        if run.recovering:
+            self.executions.spawn(self._resume_child(run, command, resolved))
+        else:
+            self._begin_child(run, command, resolved)
+
+    async def _resume_child(self, run: ExecutionRun, command: RunTask, resolved: ResolvedAction) -> None:
+        row = await self._store.execution(run.owner, command.task)
+        if row is None:
+            self._begin_child(run, command, resolved)
+        else:
+            self._engine.post(run, end_of_row(row))
+
+    def _begin_child(self, run: ExecutionRun, command: RunTask, resolved: ResolvedAction) -> None:
+        def failed(why: str) -> None:
+            self.executions.spawn(
+                self.executions.post(run.owner, run.id, TaskEnded(command.task, error=REFUSED, cause=why))
+            )
+
+        try:
+            child = self._make(self._calls.make(run, command, resolved))
+        except CallRefusedError as error:
+            failed(str(error))
+            return
+        self._begin(child, failed=lambda error: failed(error.public))
+
+    def _cancel_task(self, run: ExecutionRun, task: str) -> None:
+        if task in run.children:
+            self.executions.spawn(self.executions.post(run.owner, task, StopAsked(cause=PARENT_ENDED)))
+        else:
+            self._cancel_call(run.owner, task)
+
+    def _evaluate(self, run: ExecutionRun, command: Evaluate) -> None:
+        self._evaluator.start(run.owner, run.definition, command, lambda evaluated: self._engine.post(run, evaluated))
+
+    def _finish(self, run: ExecutionRun, finish: Finish, record: Activation) -> None:
+        call, result = run.call, result_of(finish)
+        call.outcome = Outcome(result.status, result.body, (record.end - record.start) / 1000, tuple(run.tasks))
+        if run.express:
+            self._registry.end(call, record)
+            return
+        call.activation, call.ended = record, True
+        end_call(call)
+        if run.info.parent:
+            self.executions.spawn(self.executions.post(run.owner, run.info.parent, end_of_child(run.id, finish)))
+
+
+def _drop(call: Call, reason: str) -> None:
+    """End a call that could not begin, without a record."""
+    call.reason = reason
+    end_call(call)

@@ -1,0 +1,135 @@
+"""Workflows on a real server: deployed as actions, started in every way, described, stopped and taken up again."""
+
+import json
+
+import pytest
+from live_workflows import INC, chain, deploy, history, read, start, task, wait_for_end, wait_for_state
+
+from aliquot.testing.client import from_pairs
+from aliquot.testing.waiting import wait_until
+
+FAIL = "def main(args): return {'error': {'name': 'Broken', 'message': 'it broke'}}"
+
+
+@pytest.fixture(scope="module")
+def server(shared_server):
+    shared_server.deploy("inc", INC)
+    shared_server.deploy("fail", FAIL)
+    return shared_server
+
+
+@pytest.fixture
+def client(server):
+    with server.client() as client:
+        yield client
+
+
+def test_an_execution_runs_its_tasks_and_can_be_described(client):
+    deploy(client, "two", chain(task("inc"), task("inc")))
+    execution = start(client, "two", {"n": 5})
+    found = wait_for_end(client, execution)
+    assert (found["status"], found["output"], found["input"]) == ("SUCCEEDED", {"n": 7}, {"n": 5})
+    assert found["workflow"] == "two"
+    listed = client.get("executions", params={"workflow": "two"}).json()
+    assert [one["executionId"] for one in listed] == [execution]
+    assert client.get("executions", params={"workflow": "two", "count": True}).json() == {"executions": 1}
+    types = [event["type"] for event in history(client, execution)["events"]]
+    assert types[:4] == ["ExecutionStarted", "TaskStateEntered", "TaskScheduled", "TaskStarted"]
+    assert types[-1] == "ExecutionSucceeded"
+
+
+def test_an_execution_is_an_activation_and_its_tasks_are_calls_that_it_caused(client):
+    deploy(client, "pair", chain(task("inc"), task("inc")))
+    record = client.call("pair", {"n": 1})
+    assert record["response"]["result"] == {"n": 3}
+    assert from_pairs(record["annotations"])["kind"] == "workflow"
+    first, _ = record["logs"]
+    found = wait_until(lambda: client.get(f"activations/{first}"), lambda one: one.is_success, what="the record").json()
+    notes = from_pairs(found["annotations"])
+    assert (found["cause"], notes["execution"], notes["state"], notes["attempt"]) == (
+        record["activationId"], record["activationId"], "A", 0,
+    )  # fmt: skip
+
+
+def test_an_express_execution_leaves_a_record_and_nothing_else(client):
+    deploy(client, "quick", chain(task("inc"), task("inc")), durable=False)
+    record = client.call("quick", {"n": 1})
+    assert record["response"]["result"] == {"n": 3}
+    assert client.get(f"executions/{record['activationId']}").status_code == 404
+    accepted = client.post("actions/quick", json={"n": 2}).json()["activationId"]
+    found = wait_until(lambda: client.get(f"activations/{accepted}"), lambda one: one.is_success, what="its end")
+    assert found.json()["response"]["result"] == {"n": 4}
+
+
+def test_a_failure_tells_the_name_of_its_error_and_a_redrive_takes_it_up(client, server):
+    deploy(client, "broken", chain(task("inc"), task("fail", ResultPath="$.x")))
+    execution = start(client, "broken")
+    found = wait_for_end(client, execution)
+    assert (found["status"], found["error"], found["cause"]) == ("FAILED", "Broken", "it broke")
+    record = client.get(f"activations/{execution}").json()
+    assert record["response"]["result"]["error"] == {"name": "Broken", "cause": "it broke"}
+    server.deploy("fail", INC)
+    try:
+        assert client.post(f"executions/{execution}/redrive").status_code == 200
+        found = wait_for_end(client, execution)
+        assert (found["status"], found["output"]) == ("SUCCEEDED", {"n": 1, "x": {"n": 2}})
+        assert client.get(f"activations/{execution}").json()["response"]["success"]
+        assert client.post(f"executions/{execution}/redrive").status_code == 409
+    finally:
+        server.deploy("fail", FAIL)
+
+
+def test_a_wait_can_be_stopped_with_an_error_and_a_cause(client):
+    deploy(client, "sleeper", chain({"Type": "Wait", "Seconds": 3600}, task("inc")))
+    execution = start(client, "sleeper")
+    assert read(client, execution)["states"][0]["waits"] == "a time"
+    answer = client.post(f"executions/{execution}/stop", json={"error": "Enough", "cause": "by hand"})
+    assert answer.status_code == 200
+    found = read(client, execution)
+    assert (found["status"], found["error"], found["cause"]) == ("ABORTED", "Enough", "by hand")
+    assert client.post(f"executions/{execution}/stop").status_code == 409
+
+
+def test_a_name_starts_one_execution(client):
+    deploy(client, "named", chain({"Type": "Wait", "Seconds": 3600}))
+    first = start(client, "named", {"a": 1}, name="once")
+    again = client.post("workflows/named/executions", json={"input": {"a": 1}, "name": "once"})
+    assert (again.status_code, again.json()["executionId"]) == (200, first)
+    other = client.post("workflows/named/executions", json={"input": {"a": 2}, "name": "once"})
+    assert other.status_code == 409
+    client.post(f"executions/{first}/stop")
+    assert client.post("workflows/named/executions", json={"input": {"a": 1}, "name": "once"}).status_code == 409
+
+
+def test_a_callback_is_answered_once(client):
+    ask = task("inc.waitForTaskToken", Parameters={"token.$": "$$.Task.Token"}, HeartbeatSeconds=600)
+    deploy(client, "ask", chain(ask))
+    execution = start(client, "ask")
+    wait_for_state(client, execution, "A", "an answer")
+    entered = next(event for event in history(client, execution)["events"] if event["type"] == "TaskScheduled")
+    token = json.loads(entered["taskScheduledEventDetails"]["parameters"])["token"]
+    assert client.post("tasks/heartbeat", json={"token": token}).status_code == 200
+    assert client.post("tasks/success", json={"token": token + "0"}).status_code == 404
+    assert client.post("tasks/success", json={"token": token, "output": [1]}).status_code == 200
+    assert wait_for_end(client, execution)["output"] == [1]
+    assert client.post("tasks/success", json={"token": token, "output": [1]}).status_code == 404
+
+
+def test_a_workflow_is_a_component_of_a_sequence_and_a_task_of_a_workflow(client):
+    deploy(client, "inner", chain(task("inc")))
+    deploy(client, "outer", chain(task("inner"), task("inner")))
+    assert client.result("outer", {"n": 1}) == {"n": 3}
+    components = {"kind": "sequence", "components": ["/_/inc", "/_/inner"]}
+    assert client.put("actions/both", json={"exec": components}, params={"overwrite": "true"}).status_code == 200
+    assert client.result("both", {"n": 1}) == {"n": 3}
+
+
+def test_a_wrong_definition_is_refused_with_all_its_mistakes(client):
+    wrong = {"StartAt": "A", "States": {"A": {"Type": "Task", "Resource": "inc", "Next": "B"}, "C": {"Type": "Odd"}}}
+    answer = client.put("actions/wrong", json={"exec": {"kind": "workflow", "code": json.dumps(wrong)}})
+    assert answer.status_code == 400
+    assert "'B'" in answer.text
+    assert "Odd" in answer.text
+    checked = client.post("workflows/check", json={"definition": wrong}).json()
+    assert not checked["valid"]
+    assert len(checked["complaints"]) >= 2
