@@ -3,7 +3,7 @@
 | what | descriptors |
 |---|---|
 | a connection of a client | 1 |
-| a sandbox, or a cell that is ready | 6: its connection, two output pipes, its process, its control channel, its view |
+| a sandbox, or a cell that is ready | 6: connection, two output pipes, process, control channel or tokens, view |
 | a sandbox while it is forked | 6 more: the process's ends of these, its control groups, the mount of its view |
 | a shared buffer | 1 |
 | a body above a mebibyte | 2: its own and that of Python's mapping |

@@ -1,11 +1,12 @@
-"""Calls with one head, which is parsed once: each has its record and its steps in the journal."""
+"""Calls with one head, which is parsed once, and calls at once: each has its record and its steps in the journal."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from http.client import HTTPConnection
 from urllib.parse import urlsplit
 
-from aliquot.core.commands import Complete, Run
+from aliquot.core.commands import Complete, Run, RunNext
 from aliquot.core.events import InvocationArrived, RunFinished
 from aliquot.live.invocations.journal.format import read_step
 from aliquot.live.invocations.journal.snapshot import FORMAT
@@ -50,3 +51,44 @@ def test_every_call_has_its_record_and_its_steps_in_the_journal(shared_server):
         lambda counts: {kind: counts.get(kind, 0) for kind in expected} == expected,
         what="the journal to have every call",
     )
+
+
+COUNTS_ITS_RUNS = """
+import os
+runs = 0
+def main(args):
+    global runs
+    runs += 1
+    return {"pid": os.getpid(), "run": runs}
+"""
+
+
+def test_short_calls_at_once_run_once_each_and_have_their_records_and_steps(shared_server):
+    """Most of them are handed to a sandbox that is busy."""
+    server, callers = shared_server, 12
+    server.deploy("at-once", COUNTS_ITS_RUNS)
+
+    def calls(_):
+        answers = []
+        with server.client() as client:
+            for _ in range(CALLS):
+                record = client.call("at-once", {})
+                answers.append((record["activationId"], record["response"]["result"]))
+        return answers
+
+    with ThreadPoolExecutor(callers) as threads:
+        answers = [answer for some in threads.map(calls, range(callers)) for answer in some]
+    ids = {activation for activation, _ in answers}
+    assert len(ids) == callers * CALLS
+    runs = {(result["pid"], result["run"]) for _, result in answers}
+    last = {pid: max(run for of, run in runs if of == pid) for pid, _ in runs}
+    assert sum(last.values()) == len(runs) == len(ids), "a call ran twice, or two have the result of one run"
+    with server.client() as client:
+        assert all(client.get(f"activations/{one}").json()["activationId"] == one for one in ids)
+    expected = dict.fromkeys((InvocationArrived, RunFinished, Complete), len(ids))
+    counts = wait_until(
+        lambda: journal_of(server, ids),
+        lambda counts: {kind: counts.get(kind, 0) for kind in expected} == expected,
+        what="the journal to have every call",
+    )
+    assert counts.get(Run, 0) + counts.get(RunNext, 0) >= len(ids)

@@ -52,7 +52,15 @@ class Talk:
         return data
 
     def init(self, code: str, **settings: object) -> tuple[int, object, bytes]:
-        description = {"name": "f", "code": code, "binary": False, "main": "main", "env": {}, "sdk": False}
+        description = {
+            "name": "f",
+            "code": code,
+            "binary": False,
+            "main": "main",
+            "env": {},
+            "sdk": False,
+            "init_names": [],
+        }
         return self.ask(
             frames.INIT, {**description, "result_bytes": 1000, "command": None, "data_bytes": None, **settings}
         )

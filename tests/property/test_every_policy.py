@@ -79,13 +79,13 @@ def test_random_failures_lose_no_call(policy, seed, keepalive, host_memory_bytes
         devices=[
             device("gpu-1", concurrency=2, memory_bytes=4 * GIB),
             device("gpu-2", concurrency=3, memory_bytes=3 * GIB),
-            replace(device("cpu-1", kind="cpu", memory_bytes=None), extra_slots=extra_slots),
+            replace(device("cpu-1", kind="cpu", concurrency=3, memory_bytes=None), extra_slots=extra_slots),
         ],
         functions=[
             function("small", datasets=("images", "texts")),
             function("large", memory_bytes=3 * GIB, share=0.7, run_s=5),
-            replace(function("host", share=0), host_bytes=GIB),
-            replace(function("hungry", share=0), host_bytes=3 * GIB),
+            replace(function("host", share=0), host_bytes=GIB, runs_ahead=True),
+            replace(function("hungry", share=0), host_bytes=3 * GIB, runs_ahead=True),
             replace(function("unknown", run_s=None, weight=2), host_bytes=GIB),
             replace(function("few", datasets=("images",)), instances=1),
             replace(function("several", share=0.2), instances=2),
@@ -117,7 +117,7 @@ def test_nodes_that_are_lost_suspected_and_drained_lose_no_call(policy, seed, ho
         functions=[
             function("small", datasets=("images", "texts")),
             function("large", memory_bytes=4 * GIB, share=0.7, run_s=5),
-            replace(function("host", share=0), host_bytes=GIB),
+            replace(function("host", share=0), host_bytes=GIB, runs_ahead=True),
             replace(function("few", datasets=("images",)), instances=1),
             function("both", share=2, memory_bytes=2 * GIB),
         ],

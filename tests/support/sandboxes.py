@@ -83,6 +83,9 @@ class Heard:
     def run_finished(self, sandbox, outcome):
         self.queue.put_nowait(("finished", sandbox, outcome))
 
+    def runs_taken_back(self, sandbox, count):
+        self.queue.put_nowait(("taken back", sandbox, count))
+
     def began_inside(self, sandbox, function):
         return f"nobody knows a function {function}"
 
@@ -159,6 +162,12 @@ class NodeRig:
             "logs_bytes": 2**20,
         }
         self.node.run(sandbox, RunRequest(**fields | settings))
+
+    def hand_ahead(self, sandbox: int, *payloads: object) -> None:
+        """Hand runs to a busy sandbox, and check that it takes them."""
+        for payload in payloads:
+            request = RunRequest("1" * 32, json.dumps(payload).encode(), False, {}, 60_000, 2**20)
+            assert self.node.run_next(sandbox, request), f"the sandbox does not take {payload} ahead"
 
     async def run(self, sandbox: int, payload: object = None, **settings) -> Outcome:
         """Run a payload, and check that the sandbox can take another run."""

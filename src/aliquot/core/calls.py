@@ -1,6 +1,8 @@
-"""The invocations that have not ended, and how they end, or return to their queue when their node is lost."""
+"""The invocations that have not ended, and how they end, or return to their queue when they cannot run."""
 
-from aliquot.core.commands import Command, Fail
+from collections.abc import Sequence
+
+from aliquot.core.commands import Command, Fail, TakeBack
 from aliquot.core.errors import EventError
 from aliquot.core.flow import Flow
 from aliquot.core.lifecycle import BUSY, InvocationChange
@@ -42,25 +44,80 @@ class Calls:
             self._outbox.append(Fail(invocation.id, reason))
 
     def lose(self, sandbox: Sandbox, reason: str, *, now: float) -> None:
-        """Drop a sandbox that is gone, and fail its invocation."""
-        invocation = sandbox.invocation
+        """Drop a sandbox that is gone, and fail its invocation. Those handed ahead have not begun, and return."""
+        invocation, ahead = sandbox.invocation, sandbox.ahead
+        sandbox.ahead = []
         self._pool.drop(sandbox)
         if invocation is not None:
             self._fail(invocation, reason, now=now)
+        for each in ahead:
+            self._return(each, reason, now=now)
 
     def lose_with_node(self, sandbox: Sandbox, reason: str, *, now: float) -> None:
         """Drop a sandbox that is gone with its node. An invocation that it did not run yet returns to its queue."""
-        invocation, ran = sandbox.invocation, sandbox.state is BUSY
+        in_flight, ran = sandbox.in_flight, sandbox.state is BUSY
+        sandbox.ahead = []
         self._pool.drop(sandbox)
-        if invocation is not None:
+        for invocation in in_flight:  # one handed ahead may have begun, too
             self._return_or_fail(invocation, reason, now=now, ran=ran)
 
     def stop(self, sandbox: Sandbox, reason: str, *, now: float) -> None:
         """Stop a sandbox, and fail its invocation if it runs, or return it to its queue if it does not run yet."""
-        invocation, ran = sandbox.invocation, sandbox.state is BUSY
+        in_flight, ran = sandbox.in_flight, sandbox.state is BUSY
+        sandbox.ahead = []
         self._pool.stop(sandbox, reason)
-        if invocation is not None:
+        for invocation in in_flight:  # one handed ahead may have begun, too
             self._return_or_fail(invocation, reason, now=now, ran=ran)
+
+    # --- cancelled calls, and calls handed ahead (`ahead.py`) ---------------------------------------------
+
+    def cancel(self, invocation: Invocation, sandbox: Sandbox, reason: str, *, now: float) -> None:
+        """End an invocation that is in flight.
+
+        If invocations are handed ahead in its sandbox, the shell must first find out which of them have begun.
+        """
+        if sandbox.ahead:
+            invocation.cancelled = reason
+            self._outbox.append(TakeBack(sandbox.id))
+            return
+        self.end(invocation, now=now)
+        self._outbox.append(Fail(invocation.id, reason))
+        if sandbox.state is BUSY:  # running code can be stopped only with its process
+            self._pool.stop(sandbox, f"invocation {invocation.id}: {reason}")
+        else:
+            self._pool.release(sandbox, now=now)
+        self.settle(invocation.flow, now=now)
+
+    def begin_next(self, sandbox: Sandbox, *, now: float) -> None:
+        """Let the next invocation handed ahead be the one that the sandbox runs. The shell has begun it already."""
+        following = sandbox.invocation = sandbox.ahead.pop(0)
+        following.change(InvocationChange.RUN, now)
+        if following.cancelled is not None:
+            self.cancel(following, sandbox, following.cancelled, now=now)
+
+    def take_back(self, sandbox: Sandbox, names: Sequence[str], *, now: float) -> None:
+        """Return invocations to their queue that were handed ahead and have not begun, or end cancelled ones."""
+        ahead = {invocation.id: invocation for invocation in sandbox.ahead}
+        for name in names:
+            if name not in ahead:
+                raise EventError(f"{name} cannot be taken back from {sandbox.describe()}")
+        sandbox.ahead = [invocation for invocation in sandbox.ahead if invocation.id not in names]
+        for name in names:
+            invocation = ahead[name]
+            invocation.taken_back = True
+            self._return(invocation, invocation.cancelled or "it was taken back", now=now)
+        if names and sandbox.flow.ahead is not None:
+            sandbox.flow.ahead.taken_back()
+        running = sandbox.invocation
+        if running is not None and running.cancelled is not None and not sandbox.ahead:
+            self.cancel(running, sandbox, running.cancelled, now=now)
+
+    def _return(self, invocation: Invocation, reason: str, *, now: float) -> None:
+        """Return an invocation that has not begun to its queue, or end it if it was cancelled."""
+        if invocation.cancelled is not None:
+            self._fail(invocation, invocation.cancelled, now=now)
+        else:
+            self._return_or_fail(invocation, reason, now=now, ran=False)
 
     def _return_or_fail(self, invocation: Invocation, reason: str, *, now: float, ran: bool) -> None:
         flow = invocation.flow

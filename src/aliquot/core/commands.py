@@ -88,6 +88,19 @@ class Run(Struct, frozen=True, tag=True, gc=False):
     sandbox: int
 
 
+class RunNext(Struct, frozen=True, tag=True, gc=False):
+    """Run the invocation in a busy sandbox after those that it has. Answered by `RunFinished` or `RunsTakenBack`."""
+
+    invocation: str
+    sandbox: int
+
+
+class TakeBack(Struct, frozen=True, tag=True, gc=False):
+    """Take back the invocations handed ahead to a sandbox that have not begun. Answered by `RunsTakenBack`."""
+
+    sandbox: int
+
+
 class Complete(Struct, frozen=True, tag=True, gc=False):
     """End the invocation with the result of its run. `Fail` and `Reject` are the other two ends."""
 
@@ -152,6 +165,8 @@ Command: TypeAlias = (
     | StopSandbox
     | SetSlice
     | Run
+    | RunNext
+    | TakeBack
     | Complete
     | Fail
     | Reject

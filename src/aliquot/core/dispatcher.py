@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from aliquot.core.commands import Command, Dispatch, Run, Start
+from aliquot.core.commands import Command, Dispatch, Run, RunNext, Start
 from aliquot.core.device import Device
 from aliquot.core.device_index import MAX_CANDIDATES
 from aliquot.core.domain import Domain
@@ -82,7 +82,8 @@ class Dispatcher:
             if found is not None:
                 device, sandbox = found
                 choice = Choice(flow, device, sandbox, BEYOND_LIMIT)
-                self._commit(flow.domain, choice, flow, (device,), sandbox, now)
+                if not self._hand_ahead(flow.domain, choice, flow, now):
+                    self._commit(flow.domain, choice, flow, (device,), sandbox, now)
                 return True
         return False
 
@@ -98,7 +99,9 @@ class Dispatcher:
         view.freed.clear()
         if choice is None:
             return False
-        self._commit(domain, choice, *_resolve(choice, domain, self._registry, self._pool), now)
+        flow = self._registry.flows[choice.flow.key]
+        if flow.ahead is None or not self._hand_ahead(domain, choice, flow, now):
+            self._commit(domain, choice, flow, *_resolve(choice, flow, domain, self._registry, self._pool), now)
         return True
 
     def _move_memory(self, advice: Sequence[Advice], now: float) -> None:
@@ -137,8 +140,31 @@ class Dispatcher:
         domain.policy.dispatched(flow, invocation, sandbox.device, domain.view)
         if flow.spec.datasets:
             self._prefetcher.call_dispatched(invocation)
+        if flow.ahead is not None:
+            flow.ahead.sandbox = sandbox
         if sandbox.state is WARM:
             self.run(sandbox, invocation, now=now)
+
+    def _hand_ahead(self, domain: Domain, choice: Choice, flow: Flow, now: float) -> bool:
+        """Give the flow's first invocation to its busy sandbox on the chosen device, if it may have it (`ahead.py`)."""
+        if flow.ahead is None or not flow.queue:
+            return False
+        busy = flow.ahead.place_for(flow.head)
+        if busy is None or busy.device is not choice.device:
+            return False
+        invocation = take_head(flow)
+        flow.in_flight += 1
+        busy.ahead.append(invocation)
+        busy.uses += 1
+        invocation.sandbox = busy
+        invocation.dispatched = now
+        invocation.change(InvocationChange.DISPATCH, now)
+        invocation.take_slots(self._dispatches)
+        self._dispatches += 1
+        self._outbox.append(Dispatch(invocation.id, busy.id, busy.place, Start.WARM, choice.reason))
+        domain.policy.dispatched(flow, invocation, busy.device, domain.view)
+        self._outbox.append(RunNext(invocation.id, busy.id))
+        return True
 
     def adopt(self, invocation: Invocation, sandbox: Sandbox, *, now: float) -> None:
         """Take over an invocation that runs in a sandbox which another scheduler has started.
@@ -187,10 +213,9 @@ def _extra_room(device: Device) -> int:
 
 
 def _resolve(
-    choice: Choice, domain: Domain, registry: Registry, pool: Pool
-) -> tuple[Flow, tuple[Device, ...], Sandbox | None]:
+    choice: Choice, flow: Flow, domain: Domain, registry: Registry, pool: Pool
+) -> tuple[tuple[Device, ...], Sandbox | None]:
     """Return the records that the choice refers to. Raises `PolicyError` if it cannot be carried out."""
-    flow = registry.flows[choice.flow.key]
     chosen = choice.sandbox
     sandbox = None if chosen is None else pool.sandboxes.get(chosen.id)
     if not flow.queue:
@@ -199,10 +224,10 @@ def _resolve(
         device = registry.devices[choice.device.spec.name]
         if chosen is None and domain.view.can_start(flow, device):
             others = (registry.devices[other.spec.name] for other in domain.view.others(flow, device))
-            return flow, (device, *others), None
+            return (device, *others), None
         problem = f"no sandbox can start on {device.spec.name} now"
     elif sandbox.flow is flow and sandbox.invocation is None and domain.view.can_use(sandbox):
-        return flow, sandbox.devices, sandbox
+        return sandbox.devices, sandbox
     else:
         problem = f"{sandbox.describe()} cannot take it now"
     raise PolicyError(f"{type(domain.policy).__name__} chose {flow.key} ({choice.reason}), but {problem}")

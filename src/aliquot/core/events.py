@@ -149,6 +149,14 @@ class RunFinished(Struct, frozen=True, tag=True, gc=False):
     invocation: str
     sandbox: int
     run_s: float  # measured on the device
+    inside_s: float = 0  # measured inside the sandbox, which may not be true; 0 if it is not known
+
+
+class RunsTakenBack(Struct, frozen=True, tag=True, gc=False):
+    """Invocations handed ahead to the sandbox have not begun there, and never will."""
+
+    sandbox: int
+    invocations: tuple[str, ...]
 
 
 class SessionEnded(Struct, frozen=True, tag=True, gc=False):
@@ -225,6 +233,7 @@ Event: TypeAlias = (
     | MemoryLoaded
     | SandboxLost
     | RunFinished
+    | RunsTakenBack
     | SessionBegan
     | SessionEnded
     | FilesPredicted

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from aliquot.core.ahead import AheadState
 from aliquot.core.device import Device
 from aliquot.core.device_index import MAX_CANDIDATES, MAX_COMPARED, DeviceClass
 from aliquot.core.idle_places import IdlePlaces, IdleSandboxes
@@ -26,10 +27,10 @@ class Flow:
     """The queue of one tenant's function, with its sandboxes and estimates."""
 
     __slots__ = (
-        "arrivals", "classes", "closed", "domain", "expiry", "first_arrival", "held_back", "idle_by_device",
-        "in_flight", "index", "interarrival_deviation_s", "kept", "key", "last_arrival", "last_serviced", "misfit",
-        "node_wait", "places", "queue", "queued", "recent_interarrival_s", "run_estimate_s", "run_estimates_s",
-        "sandboxes", "spec", "tenant_weight", "timer_at", "weight",
+        "ahead", "arrivals", "classes", "closed", "domain", "expiry", "first_arrival", "held_back",
+        "idle_by_device", "in_flight", "index", "interarrival_deviation_s", "kept", "key", "last_arrival",
+        "last_serviced", "misfit", "node_wait", "places", "queue", "queued", "recent_interarrival_s", "run_estimate_s",
+        "run_estimates_s", "sandboxes", "spec", "tenant_weight", "timer_at", "weight",
     )  # fmt: skip
 
     def __init__(self, index: int, key: FlowKey, spec: FunctionSpec, domain: "Domain") -> None:
@@ -56,6 +57,7 @@ class Flow:
         self.idle_by_device: dict[int, IdleSandboxes] = {}  # of every device that has had an idle one
         self.places: IdlePlaces | None = None  # kept up to date if its domain has many devices
         self.kept = 0  # idle sandboxes that are kept for sessions
+        self.ahead = AheadState() if spec.runs_ahead else None
         self.classes: Sequence[DeviceClass] = ()  # classes of devices that can run it
         self.misfit: str | None = None  # why no device can ever run it
         self.node_wait: NodeWait | None = None  # how long its calls wait for a node on which it fits
@@ -110,6 +112,8 @@ class Flow:
         self.run_estimates_s[kind] = run_s if known is None else EWMA_KEEP * known + EWMA_NEW * run_s
 
     def forget_runs(self) -> None:
+        """Forget the run times of another version of the function."""
+        self.ahead = AheadState() if self.spec.runs_ahead else None
         self.run_estimate_s = None
         self.run_estimates_s = {}
 
@@ -149,6 +153,13 @@ class Flow:
         if self.kept and candidates:
             return self._nearest(candidates)
         return candidates[next(reversed(candidates))] if candidates else None
+
+    def place_ahead(self) -> Device | None:
+        """Return the device on which a busy sandbox takes the flow's first invocation ahead, or None."""
+        if self.ahead is None:
+            return None
+        busy = self.ahead.place_for(self.head)
+        return None if busy is None else busy.device
 
     def idle_places(self) -> list[tuple[Device, Sandbox]]:
         """Return the devices on which the flow has an idle sandbox, with the sandbox that `idle_on` would return.

@@ -52,7 +52,7 @@ def violations(scheduler: Scheduler) -> Iterator[str]:
 
 def _device(device: Device, scheduler: Scheduler) -> Iterator[str]:
     name = device.spec.name
-    in_flight = [s.invocation for s in device.sandboxes.values() if s.invocation is not None]
+    in_flight = [invocation for s in device.sandboxes.values() for invocation in s.in_flight]
     shares = sum(invocation.share / len(invocation.devices) for invocation in in_flight)
     slots, extra = device.spec.concurrency, device.spec.extra_slots
     pooled = any(domain.view.pools_slots for domain in scheduler.registry.domains.values())
@@ -103,7 +103,7 @@ def _tenant_slots(scheduler: Scheduler) -> Iterator[str]:
     held: Counter[str] = Counter()
     for device in scheduler.registry.devices.values():
         if device.spec.extra_slots:
-            held.update(s.flow.key.tenant for s in device.sandboxes.values() if s.invocation is not None)
+            held.update(s.flow.key.tenant for s in device.sandboxes.values() for _ in s.in_flight)
     if slots.held != held or slots.running != held.total():
         yield f"tenants are counted to hold the slots {slots.held}, they hold {held}"
     queued = sorted(
@@ -127,7 +127,7 @@ def _flow(flow: Flow) -> Iterator[str]:
         yield f"{flow.key} has {flow.queued} queued that fit nowhere"
     if flow.held_back and flow.misfit is None and (bound is None or flow.queued + flow.in_flight < bound):
         yield f"{flow.key} holds {len(flow.held_back)} back without a reason"
-    in_flight = sum(sandbox.invocation is not None for sandbox in flow.sandboxes.values())
+    in_flight = sum(len(sandbox.in_flight) for sandbox in flow.sandboxes.values())
     if flow.in_flight != in_flight:
         yield f"{flow.key} counts {flow.in_flight} in flight, there are {in_flight}"
     idle = sorted(s.id for s in flow.sandboxes.values() if s.invocation is None)
@@ -150,6 +150,11 @@ def _sandbox(sandbox: Sandbox, scheduler: Scheduler) -> Iterator[str]:
         yield f"has an invocation that is not its own: {sandbox.describe()}, {invocation.describe()}"
     if invocation is not None and sandbox.state in {SandboxState.WARM, SandboxState.HOST_WARM}:
         yield f"has an invocation that is not started: {sandbox.describe()}, {invocation.describe()}"
+    for ahead in sandbox.ahead:
+        if sandbox.state is not SandboxState.BUSY or ahead.sandbox is not sandbox:
+            yield f"is handed ahead to a sandbox that is not busy: {sandbox.describe()}, {ahead.describe()}"
+        if ahead.state is not InvocationState.PREPARING or scheduler.invocations.get(ahead.id) is not ahead:
+            yield f"is handed ahead and not waiting: {sandbox.describe()}, {ahead.describe()}"
 
 
 def _kept(scheduler: Scheduler) -> Iterator[str]:

@@ -71,6 +71,7 @@ class FunctionSpec(Struct, frozen=True):
     instances: int | None = None  # maximum number of sandboxes at once; None means no limit
     share_limit: float | None = None  # how far it may borrow under elastic sharing; None means the whole device
     datasets: tuple[str, ...] = ()  # names of the datasets it reads
+    runs_ahead: bool = False  # short calls may be handed to its busy sandboxes (`ahead.py`)
 
     def runs_on(self, device: DeviceSpec) -> bool:
         """Return whether the function can use this kind of device, whatever its size."""

@@ -38,8 +38,8 @@ class Invocation:
     """One call of a function, from its arrival to its end."""
 
     __slots__ = (
-        "arrived", "cost_limit", "deadline", "dispatched", "flow", "id", "number", "run_s", "sandbox", "session",
-        "share", "state", "story",
+        "arrived", "cancelled", "cost_limit", "deadline", "dispatched", "flow", "id", "number", "run_s", "sandbox",
+        "session", "share", "state", "story", "taken_back",
     )  # fmt: skip
 
     def __init__(self, name: str, number: int, flow: "Flow", arrived: float) -> None:
@@ -55,6 +55,8 @@ class Invocation:
         self.share = 0.0  # part of compute held while in flight, summed over its devices
         self.dispatched: float = 0
         self.run_s: float | None = None  # measured on the device, once it has run
+        self.cancelled: str | None = None  # why, until the shell reports which calls handed ahead have begun
+        self.taken_back = False  # it was handed ahead and taken back
         self.story: list[tuple[float, str]] = [(arrived, "arrived")]
 
     @property
@@ -137,9 +139,9 @@ class Sandbox:
     """
 
     __slots__ = (
-        "bytes", "deferred_expiry", "device", "devices", "expiry", "flow", "host", "host_bytes", "host_candidate", "id",
-        "invocation", "place", "pool_candidate", "reload_s", "retired", "session", "slice", "state", "timer_at",
-        "unload_when_ready", "uses",
+        "ahead", "bytes", "deferred_expiry", "device", "devices", "expiry", "flow", "host", "host_bytes",
+        "host_candidate", "id", "invocation", "place", "pool_candidate", "reload_s", "retired", "session", "slice",
+        "state", "timer_at", "unload_when_ready", "uses",
     )  # fmt: skip
 
     def __init__(self, number: int, flow: "Flow", devices: "tuple[Device, ...]") -> None:
@@ -158,6 +160,7 @@ class Sandbox:
         self.host_candidate = StopCandidate(self, self.host_bytes, max(times.cold_s, self.reload_s))
         self.state = SandboxState.STARTING
         self.invocation: Invocation | None = None
+        self.ahead: list[Invocation] = []  # handed to it while it is busy, in the order in which they will run
         self.uses = 0  # invocations assigned to it so far
         self.unload_when_ready = False  # keep-alive ended while its bytes were still being loaded
         self.retired: str | None = None  # why it must stop as soon as it is idle
@@ -172,6 +175,11 @@ class Sandbox:
         if after is None:
             raise EventError(f"{change} while {self.state}: {self.describe()}")
         self.state = after
+
+    @property
+    def in_flight(self) -> "list[Invocation]":
+        """Return the invocation assigned to it and those handed ahead."""
+        return self.ahead if self.invocation is None else [self.invocation, *self.ahead]
 
     @property
     def swappable(self) -> bool:

@@ -29,6 +29,7 @@ from aliquot.core.events import (
     InvocationCancelled,
     MemoryLoaded,
     RunFinished,
+    RunsTakenBack,
     SandboxAdopted,
     SandboxLost,
     SandboxStarted,
@@ -98,6 +99,7 @@ class Scheduler:
             SandboxLost: self._sandbox_lost,
             SandboxAdopted: self._sandbox_adopted,
             RunFinished: self._run_finished,
+            RunsTakenBack: self._runs_taken_back,
             SessionBegan: self._session_began,
             SessionEnded: self._session_ended,
             FilesPredicted: lambda event: self.prefetcher.files_predicted(event, now=self.now),
@@ -242,14 +244,7 @@ class Scheduler:
             self._outbox.append(Fail(invocation.id, event.reason))
             self._calls.settle(invocation.flow, now=self.now)
         elif invocation.sandbox is not None:
-            sandbox = invocation.sandbox
-            self._calls.end(invocation, now=self.now)
-            self._outbox.append(Fail(invocation.id, event.reason))
-            if sandbox.state is BUSY:  # running code can be stopped only with its process
-                self.pool.stop(sandbox, f"invocation {invocation.id}: {event.reason}")
-            else:
-                self.pool.release(sandbox, now=self.now)
-            self._calls.settle(invocation.flow, now=self.now)
+            self._calls.cancel(invocation, invocation.sandbox, event.reason, now=self.now)
 
     def _run_finished(self, event: RunFinished) -> None:
         sandbox = self._sandbox(event.sandbox)
@@ -264,14 +259,24 @@ class Scheduler:
         invocation.run_s = event.run_s
         if sandbox.retired is None:  # run times of an older version do not count
             flow.record_run(sandbox.device.spec.kind, event.run_s)
-        sandbox.change(SandboxChange.FINISH)
-        self.slices.end_run(sandbox)
-        self.pool.release(sandbox, now=self.now)
-        if invocation.session is not None:
-            self.pool.keep(sandbox, invocation.session, now=self.now)
+            if flow.ahead is not None:
+                flow.ahead.record_run(event.inside_s)
+        if sandbox.ahead:
+            self._calls.begin_next(sandbox, now=self.now)
+        else:
+            sandbox.change(SandboxChange.FINISH)
+            self.slices.end_run(sandbox)
+            self.pool.release(sandbox, now=self.now)
+            if invocation.session is not None:
+                self.pool.keep(sandbox, invocation.session, now=self.now)
         self._calls.end(invocation, now=self.now)
         self._outbox.append(Complete(invocation.id))
         self._calls.settle(flow, now=self.now)
+
+    def _runs_taken_back(self, event: RunsTakenBack) -> None:
+        sandbox = self._sandbox(event.sandbox)
+        if sandbox is not None:
+            self._calls.take_back(sandbox, event.invocations, now=self.now)
 
     def _dataset_removed(self, event: DatasetRemoved) -> None:
         self.registry.index.datasets.forget(event.dataset)

@@ -156,6 +156,7 @@ class FlowView(Protocol):
     def places_with_slots(self, count: int) -> Sequence[tuple[DeviceView, SandboxView]]: ...
     def nearness(self, sandbox: SandboxView) -> int: ...  # to the session of its head; smaller is nearer
     def resident_on(self, device: DeviceView) -> bool: ...
+    def place_ahead(self) -> DeviceView | None: ...  # a busy sandbox there takes its head (`ahead.py`)
 
 
 class DeviceChooser(Protocol):

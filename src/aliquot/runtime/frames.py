@@ -3,7 +3,8 @@
 A request has two parts, the environment as JSON and the payload. The first part of an init is the function's
 description, and its second part is empty. A reply has two parts too, the result as JSON and the pickled result if there
 is one. Its header says whether the output pipes of the sandbox hold anything, so the server need not read them after
-a silent run. Only one request runs at a time, so everything that has arrived belongs to it.
+a silent run. Requests run one at a time, in the order in which they arrive, and each has one reply. Only requests that
+are handed ahead (`RUN_AHEAD`) arrive before the reply to the one before.
 
 The large buffers of a pickle may be in a shared buffer (`values`). The header then has the number of that buffer on the
 sandbox's control channel (`control_channel`).
@@ -13,9 +14,14 @@ from __future__ import annotations
 
 import socket
 import struct
+from typing import Callable  # noqa: UP035 - Python 3.9 on
 
 REQUEST = struct.Struct("<BxHII")  # kind, shared buffer or 0, bytes of the first part, bytes of the second part
-REPLY = struct.Struct("<B?HII")  # status, output to read, shared buffer or 0, bytes of the JSON, bytes of the pickle
+# Status, output to read, shared buffer or 0, bytes of the JSON, bytes of the pickle. A sandbox that takes runs ahead
+# has no shared buffers. There the third field is the time of the run in units of `RUN_TIME_UNIT_S`.
+REPLY = struct.Struct("<B?HII")
+RUN_TIME_UNIT_S = 1e-5
+MAX_RUN_TIME_UNITS = 65_535
 
 INIT = 1
 RUN = 2  # the payload is a JSON object
@@ -23,20 +29,43 @@ RUN_PICKLED = 3  # the payload is a pickle of (args, kwargs)
 RUN_SHARED = 4  # like RUN_PICKLED, and the result may come in a shared buffer
 RUN_GROUP = 5  # the first part lists the functions of a group that run, each on the result of the one before
 RUN_HANDED = 6  # one step of a sequence of SDK functions, whose values may be pickles
+RUN_AHEAD = 7  # like RUN, to a sandbox that may be busy; it runs only if the launcher gets a token for it
 
 # The status of a reply. The first three are OpenWhisk's.
 SUCCESS = 0
 APPLICATION_ERROR = 1
 DEVELOPER_ERROR = 2  # the server ends the sandbox
 INTERNAL_ERROR = 3  # only before the init: the process could not be made a sandbox
+NOT_RUN = 4  # the server has taken the run back, or it must not follow the one before
 
 _CHUNK_BYTES = 65536
 _MAX_DESCRIPTORS = 2
 
 
-def receive(sock: socket.socket) -> tuple[int, int, bytes, bytes | memoryview]:
-    """Wait for the next request and return it. Raises `EOFError` when the server has ended."""
-    return _complete_request(sock, sock.recv(_CHUNK_BYTES))
+class RequestReader:
+    """Receives requests, of which several may arrive at once."""
+
+    def __init__(self, sock: socket.socket, wait: Callable[[], object]) -> None:
+        """`wait` returns when there is something to receive."""
+        self._sock = sock
+        self._wait = wait
+        self._rest = b""  # begins with the next request
+
+    def receive(self) -> tuple[int, int, bytes, bytes | memoryview]:
+        """Wait for the next request and return it. Raises `EOFError` when the server has ended."""
+        data = self._rest
+        if not data:
+            self._wait()
+            data = self._sock.recv(_CHUNK_BYTES)
+        if len(data) >= REQUEST.size:
+            kind, buffer, first, second = REQUEST.unpack_from(data)
+            middle = REQUEST.size + first
+            end = middle + second
+            if len(data) >= end:
+                self._rest = data[end:]
+                return kind, buffer, data[REQUEST.size : middle], data[middle:end]
+        self._rest = b""
+        return _complete_request(self._sock, data)
 
 
 def receive_first(sock: socket.socket) -> tuple[tuple[int, int, bytes, bytes | memoryview], list[int]]:

@@ -18,6 +18,7 @@ from .frames import SUCCESS
 from .group import FunctionGroup
 from .output import OutputPipes, flush_streams
 from .run_variables import RunVariables
+from .runs_ahead import RunsAhead
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,22 +38,28 @@ class Launcher:
         self._group: FunctionGroup | None = None
         self._channel: ControlChannel | None = None
         self._fds: list[int] = []  # that came with the init: its CPU group and its control channel, if it has them
+        self._ahead: RunsAhead | None = None
         self._sdk = False
         self._max_bytes = 0  # of a result
         self._variables = RunVariables()
 
     def serve(self) -> NoReturn:
         """Answer requests until the server closes the socket or the function ends the process."""
-        sock, wait = self._sock, _wait_for(self._sock)
+        sock, requests = self._sock, frames.RequestReader(self._sock, _wait_for(self._sock))
         try:
             request, self._fds = frames.receive_first(sock)
             while True:
+                if self._ahead is not None and not self._ahead.may_run(request[0]):
+                    frames.send(sock, frames.NOT_RUN, b"{}", printed=False)
+                    request = requests.receive()
+                    continue
                 answer = self._answer(*request)
                 # Before the reply: when it arrives, all output is in the pipes.
                 printed = self._output.flush()
+                if self._ahead is not None:
+                    answer = self._ahead.ended(answer, printed=printed)
                 frames.send(sock, *answer, printed=printed)
-                wait()
-                request = frames.receive(sock)
+                request = requests.receive()
         except SystemExit as leaving:
             flush_streams()
             os._exit(leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None))
@@ -69,7 +76,7 @@ class Launcher:
         if kind == frames.RUN_HANDED:
             return self._run_handed(json.loads(first), second, buffer)
         self._variables.set(answers.decode(str(first, "utf-8")))
-        if kind == frames.RUN:
+        if kind in (frames.RUN, frames.RUN_AHEAD):
             return runs.run_json(self._main, second, self._max_bytes, sdk=self._sdk)
         share = kind == frames.RUN_SHARED
         return runs.run_pickled(self._main, second, buffer, self._max_bytes, channel=self._channel, share=share)
@@ -96,6 +103,8 @@ class Launcher:
         self._max_bytes = description["result_bytes"]
         if description.get("cpu_group"):
             _enter_group(self._fds.pop(0))
+        if description.get("ahead"):
+            self._ahead = RunsAhead(self._fds.pop(0))
         if self._fds:
             self._channel = ControlChannel(self._fds.pop())
         if description["data_bytes"]:

@@ -18,8 +18,10 @@ from aliquot.core.commands import (
     Predict,
     Reject,
     Run,
+    RunNext,
     StartSandbox,
     StopSandbox,
+    TakeBack,
     UnloadMemory,
     WakeAt,
 )
@@ -40,6 +42,7 @@ from aliquot.core.events import (
     NodeLost,
     NodeSuspected,
     RunFinished,
+    RunsTakenBack,
     SandboxLost,
     SandboxStarted,
     TenantWeightSet,
@@ -83,6 +86,8 @@ class ChaosShell:
         self._nodes = dict.fromkeys((device.node for device in devices if device.node), "up")  # state by name
         self._deployed: dict[tuple[str, str], FunctionSpec] = {}
         self._pending: dict[int, StartSandbox | LoadMemory | Run] = {}  # the pending command of each sandbox
+        self._ahead: dict[int, list[str]] = {}  # by sandbox: invocations handed ahead
+        self._asked: list[int] = []  # sandboxes whose invocations are to be taken back
         self._alive: dict[int, Place] = {}  # places of live sandboxes
         self._open: dict[str, None] = {}  # invocations that have not ended
         self.ended: dict[str, str] = {}  # name of the last command, by invocation
@@ -94,6 +99,7 @@ class ChaosShell:
             (30, self._arrive),
             (40, self._complete),
             (3, self._lose_sandbox),
+            (2, self._take_back),
             (3, self._cancel),
             (3, self._deploy),
             (1, self._remove),
@@ -132,6 +138,9 @@ class ChaosShell:
 
     def _step(self, events: list[Event]) -> None:
         now = after(self._harness.now, self._random.choice((0, 0.1, 1, 7)))
+        asked, self._asked = self._asked, []
+        for sandbox in asked:
+            events += self._take_back(sandbox)
         if self._wake is not None and self._wake <= now:
             self._wake = None
             events.append(Woke())
@@ -145,19 +154,27 @@ class ChaosShell:
             case StartSandbox():
                 self._alive[command.sandbox] = command.place
                 self._pending[command.sandbox] = command
-            case LoadMemory() | Run():
+            case LoadMemory() | Run() | RunNext() | TakeBack():
                 if command.sandbox in self._alive:  # it may have been lost in the same step
-                    self._pending[command.sandbox] = command
+                    self._perform_in_sandbox(command)
             case UnloadMemory():
                 if command.sandbox in self._pending:
                     raise AssertionError(f"swapped out during {self._pending[command.sandbox]}")
             case StopSandbox():
                 self._alive.pop(command.sandbox, None)
-                self._pending.pop(command.sandbox, None)
+                self._forget(command.sandbox)
             case Complete() | Fail() | Reject():
                 self._end(command.invocation, type(command).__name__)
             case WakeAt():
                 self._wake = command.at
+
+    def _perform_in_sandbox(self, command: LoadMemory | Run | RunNext | TakeBack) -> None:
+        if isinstance(command, RunNext):
+            self._ahead.setdefault(command.sandbox, []).append(command.invocation)
+        elif isinstance(command, TakeBack):
+            self._asked.append(command.sandbox)
+        else:
+            self._pending[command.sandbox] = command
 
     def _end(self, invocation: str, how: str) -> None:
         if invocation not in self._open:
@@ -188,7 +205,10 @@ class ChaosShell:
         sandbox = self._random.choice(list(self._pending))
         command = self._pending.pop(sandbox)
         if isinstance(command, Run):
-            return [RunFinished(command.invocation, sandbox, self._random.choice((0, 0.5, 20)))]
+            if self._ahead.get(sandbox):
+                self._pending[sandbox] = Run(self._ahead[sandbox].pop(0), sandbox)
+            run_s, inside_s = self._random.choice(((0, 0), (0.5, 0.00001), (20, 0.00002)))
+            return [RunFinished(command.invocation, sandbox, run_s, inside_s)]
         return [SandboxStarted(sandbox) if isinstance(command, StartSandbox) else MemoryLoaded(sandbox)]
 
     def _lose_sandbox(self) -> list[Event]:
@@ -196,8 +216,23 @@ class ChaosShell:
             return []
         sandbox = self._random.choice(list(self._alive))
         del self._alive[sandbox]
-        self._pending.pop(sandbox, None)
+        self._forget(sandbox)
         return [SandboxLost(sandbox, "a failure")]
+
+    def _forget(self, sandbox: int) -> None:
+        self._pending.pop(sandbox, None)
+        self._ahead.pop(sandbox, None)
+
+    def _take_back(self, sandbox: int | None = None) -> list[Event]:
+        """Take back some of the invocations handed ahead to a sandbox, those that would run last."""
+        if sandbox is None:
+            if not self._ahead:
+                return []
+            sandbox = self._random.choice(list(self._ahead))
+        ahead = self._ahead.get(sandbox, [])
+        begun = self._random.randrange(len(ahead) + 1)
+        self._ahead[sandbox] = ahead[:begun]
+        return [RunsTakenBack(sandbox, tuple(ahead[begun:]))] if sandbox in self._alive else []
 
     def _cancel(self) -> list[Event]:
         name = self._choose([*self._open])
@@ -228,7 +263,7 @@ class ChaosShell:
         del self._present[name]
         for sandbox in [sandbox for sandbox, place in self._alive.items() if name in place]:
             del self._alive[sandbox]
-            self._pending.pop(sandbox, None)
+            self._forget(sandbox)
 
     def _add_device(self, name: str | None = None) -> list[Event]:
         missing = [

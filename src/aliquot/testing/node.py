@@ -17,6 +17,7 @@ class ScriptedNode:
         self.started: dict[int, Launch] = {}
         self.starts: list[int] = []  # sandbox numbers in order; none may occur twice
         self.running: dict[int, RunRequest] = {}
+        self.ahead: dict[int, list[RunRequest]] = {}  # by sandbox: runs that were handed to it while it was busy
         self.stopped: list[int] = []
         self.unloaded: list[int] = []
         self.slices: dict[int, tuple[float, float]] = {}
@@ -48,6 +49,13 @@ class ScriptedNode:
 
     def run(self, sandbox: int, request: RunRequest) -> None:
         self.running[sandbox] = request
+
+    def run_next(self, sandbox: int, request: RunRequest) -> bool:
+        self.ahead.setdefault(sandbox, []).append(request)
+        return True
+
+    def take_back(self, sandbox: int) -> None:
+        self.listener.runs_taken_back(sandbox, len(self.ahead.pop(sandbox, ())))
 
     def output(self, sandbox: int) -> tuple[tuple[str, ...], ...]:
         """Return no output, because nothing runs."""
@@ -97,9 +105,11 @@ class ScriptedNode:
     def ready(self, sandbox: int, logs: tuple[str, ...] = ()) -> None:
         self.listener.sandbox_started(sandbox, 0.01, logs)
 
-    def finish(self, sandbox: int, result: bytes = b"{}", logs: tuple[str, ...] = ()) -> None:
+    def finish(self, sandbox: int, result: bytes = b"{}", logs: tuple[str, ...] = (), inside_s: float = 0.0) -> None:
         del self.running[sandbox]
-        self.listener.run_finished(sandbox, Outcome(Status.SUCCESS, result, 0.001, logs))
+        if self.ahead.get(sandbox):
+            self.running[sandbox] = self.ahead[sandbox].pop(0)
+        self.listener.run_finished(sandbox, Outcome(Status.SUCCESS, result, 0.001, logs, inside_s=inside_s))
 
     def lose(self, sandbox: int, text: str = "it exited") -> None:
         self.running.pop(sandbox, None)

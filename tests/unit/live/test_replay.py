@@ -7,6 +7,7 @@ from random import Random
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from aliquot.assemble import assemble
 from aliquot.config import PolicySettings
@@ -55,12 +56,12 @@ def bad_day(policy, keepalive, seed, monkeypatch):
             devices=[
                 device("gpu-1", concurrency=2, memory_bytes=4 * GIB),
                 device("gpu-2", concurrency=3, memory_bytes=3 * GIB),
-                device("cpu", kind="cpu", memory_bytes=None),
+                device("cpu", kind="cpu", concurrency=3, memory_bytes=None),
             ],
             functions=[
                 function("small", datasets=("images", "texts")),
                 function("large", memory_bytes=3 * GIB, share=0.7, run_s=5),
-                function("host", share=0),
+                replace(function("host", share=0), runs_ahead=True),
                 function("unknown", run_s=None, weight=2),
                 function("either", times_by_kind={"cpu": Times(5, 1, 0)}),
             ],

@@ -32,6 +32,17 @@ class CheckResult(Struct, frozen=True):
     is_empty: bool = False
 
 
+def is_json(body: bytes) -> bool:
+    """Return whether a small body is JSON in UTF-8."""
+    try:
+        _value.decode(body)
+        if not body.isascii():
+            body.decode()
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return True
+
+
 def check_json(body: memoryview, request: CheckRequest) -> CheckResult:
     """Check a body in this process. Takes about half a millisecond per mebibyte."""
     try:

@@ -64,8 +64,15 @@ class FlowFunctions(Struct, frozen=True):
         return replace(
             self.needs().function(self.flow, host_bytes=sum(action.limits.memory for action in actions) * MIB),
             instances=min(bounds, default=None),
+            runs_ahead=self._runs_ahead(),
             times=Times(cold_s=COLD_S.get(actions[0].exec.kind, FORK_S)),
         )
+
+    def _runs_ahead(self) -> bool:
+        """Return whether short calls may be handed to busy sandboxes: it is one plain Python function without a GPU."""
+        needs = self.needs()
+        is_python = self.members[0].action.exec.kind.startswith("python:")
+        return is_python and not (self.is_group or needs.sdk or needs.datasets or needs.gpu_share)
 
 
 def flow_of(resolved: ResolvedAction) -> str:

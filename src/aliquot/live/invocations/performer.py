@@ -17,13 +17,23 @@ from aliquot.core.commands import (
     Predict,
     Reject,
     Run,
+    RunNext,
     SetSlice,
     Start,
     StartSandbox,
     StopSandbox,
+    TakeBack,
     UnloadMemory,
 )
-from aliquot.core.events import DeviceLost, Event, MemoryLoaded, RunFinished, SandboxLost, SandboxStarted
+from aliquot.core.events import (
+    DeviceLost,
+    Event,
+    MemoryLoaded,
+    RunFinished,
+    RunsTakenBack,
+    SandboxLost,
+    SandboxStarted,
+)
 from aliquot.core.model import CPU
 from aliquot.live.catalogue.images import RuntimeImage
 from aliquot.live.datasets.fabric import Fabric
@@ -88,6 +98,8 @@ class CommandPerformer:
             StopSandbox: self._stop_sandbox,
             SetSlice: lambda command: node.set_slice(command.sandbox, command.share, command.ceiling),
             Run: self._run,
+            RunNext: self._run_next,
+            TakeBack: lambda command: node.take_back(command.sandbox),
             Complete: lambda _: None,  # the caller was answered when the run finished
             Fail: self._fail,
             Reject: self._reject,
@@ -124,16 +136,27 @@ class CommandPerformer:
 
     def run_finished(self, sandbox: int, outcome: Outcome) -> None:
         assignment = self._assignments[sandbox]
-        call, assignment.call = assignment.call, None
+        call = assignment.call
         if call is None:
             log.error("a run finished that was not requested", sandbox=sandbox)
             return
+        if assignment.ahead:
+            following = assignment.call = assignment.ahead.pop(0)
+            following.run.begun_s = self._now()
+        else:
+            assignment.call, assignment.runs = None, False
         # The caller is answered before the scheduler's step, because a finished run always completes its call.
         run_s = outcome.run_s if not isinstance(call, ChainCall) else self._now() - call.run.begun_s
-        self._post(RunFinished(call.id, sandbox, run_s))
+        self._post(RunFinished(call.id, sandbox, run_s, outcome.inside_s))
         if assignment.view_lost:
             self._give_up(sandbox)
         self._end(call, assignment.with_logs(outcome) if assignment.logs else outcome)
+
+    def runs_taken_back(self, sandbox: int, count: int) -> None:
+        ahead = self._assignments[sandbox].ahead
+        begun = len(ahead) - count
+        self._post(RunsTakenBack(sandbox, tuple(call.id for call in ahead[begun:])))
+        del ahead[begun:]
 
     def began_inside(self, sandbox: int, function: str) -> NestedRun | str:
         return self.nested_calls.call(self._assignments[sandbox], function)
@@ -180,7 +203,7 @@ class CommandPerformer:
         if command.place != _ON_CPU:
             self._usage.wake(command.place)
         assignment = self._assignments.get(command.sandbox)
-        if assignment is not None:
+        if assignment is not None and not assignment.runs:
             assignment.call = call
 
     def _start_sandbox(self, command: StartSandbox) -> None:
@@ -205,13 +228,31 @@ class CommandPerformer:
         self._assignments.close(command.sandbox)
         self._node.stop_sandbox(command.sandbox)
 
-    def _run(self, command: Run) -> None:
+    def _run_next(self, command: RunNext) -> None:
+        """Hand a call ahead to its busy sandbox. Where this is not possible, the scheduler gets it back at once."""
+        call = self._registry.calls[command.invocation]
+        assignment = self._assignments.get(command.sandbox)
+        if assignment is None:  # the loss of the sandbox is on its way to the scheduler
+            return
+        current = assignment.call
+        if not assignment.runs or current is None:  # it has finished since
+            self._run(command)
+            return
+        call.action = assignment.resolved_for(call.function).action
+        durable = call.queue_entry or current.queue_entry  # its start must be on disk before it runs
+        if durable or not self._node.run_next(command.sandbox, run_request(call, assignment, now_ms())):
+            self._post(RunsTakenBack(command.sandbox, (call.id,)))
+            return
+        call.run.may_retry, call.run.init_s = False, None
+        assignment.ahead.append(call)
+
+    def _run(self, command: Run | RunNext) -> None:
         call = self._registry.calls[command.invocation]
         assignment = self._assignments.get(command.sandbox)
         if assignment is None:  # it died after the scheduler had chosen it, so the call has not begun
             call.run.may_retry = True
             return
-        assignment.call = call
+        assignment.call, assignment.runs = call, True
         if not assignment.serves(call):  # the function joined the group after the sandbox started
             self._give_up(command.sandbox)
             return

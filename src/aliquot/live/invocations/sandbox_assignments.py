@@ -13,7 +13,7 @@ from aliquot.live.store.records import is_truthy
 class SandboxAssignment:
     """One sandbox from its start to its end: the function revisions that it serves, and the call that it runs."""
 
-    __slots__ = ("alone", "call", "functions", "has_view", "init_s", "key", "logs", "view_lost")
+    __slots__ = ("ahead", "alone", "call", "functions", "has_view", "init_s", "key", "logs", "runs", "view_lost")
 
     def __init__(self, functions: FlowFunctions, key: str) -> None:
         self.functions = functions
@@ -21,6 +21,8 @@ class SandboxAssignment:
         self.alone = None if functions.is_group else functions.members[0]
         self.key = key  # opens the caller's namespace; empty if no function wants a key
         self.call: Call | None = None
+        self.runs = False  # its call has begun
+        self.ahead: list[Call] = []  # calls handed ahead, in the order in which they will run
         self.has_view = False  # it sees datasets
         self.view_lost = False  # it is stopped when its run ends, because its view is lost
         self.init_s: float | None = None

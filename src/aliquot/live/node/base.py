@@ -150,6 +150,7 @@ class Outcome(Struct, frozen=True, gc=False):
     timed_out: bool = False
     shared_buffer: BufferHandle | None = None  # with the large buffers of the pickled result
     outer: tuple[tuple[str, ...], ...] = ()  # the lines of its callers in the same sandbox, innermost first
+    inside_s: float = 0.0  # time of the run as its sandbox says, or 0
 
 
 class NodeListener(Protocol):
@@ -178,6 +179,10 @@ class NodeListener(Protocol):
 
     def run_finished(self, sandbox: int, outcome: Outcome) -> None:
         """Handle the end of a run, after which the sandbox can take another."""
+        ...
+
+    def runs_taken_back(self, sandbox: int, count: int) -> None:
+        """Handle the news that the last `count` runs handed ahead to the sandbox have not begun, and never will."""
         ...
 
     def began_inside(self, sandbox: int, function: str) -> NestedRun | str:
@@ -238,6 +243,14 @@ class Node(Protocol):
 
     def run(self, sandbox: int, request: RunRequest) -> None:
         """Run a request and report `run_finished`, `sandbox_lost` or `sandbox_refused`. One run at a time."""
+        ...
+
+    def run_next(self, sandbox: int, request: RunRequest) -> bool:
+        """Hand a request to a busy sandbox, which runs it next. Return False if it does not take it."""
+        ...
+
+    def take_back(self, sandbox: int) -> None:
+        """Take back the runs handed ahead to a sandbox that have not begun, and report `runs_taken_back`."""
         ...
 
     def output(self, sandbox: int) -> tuple[tuple[str, ...], ...]:

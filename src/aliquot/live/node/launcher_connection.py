@@ -18,13 +18,15 @@ from aliquot.live.bodies.large import LARGE_BODY_BYTES, allocate
 from aliquot.live.node.base import Launch, RunRequest
 from aliquot.live.node.cell import Cell, EventLoop
 from aliquot.live.node.reply_memory import ReplyMemory
+from aliquot.runtime import frames
 from aliquot.runtime.frames import INIT, REPLY, REQUEST
 
+_encode = msgspec.json.Encoder().encode
 _RECV_BYTES = 65536
 _SLACK_BYTES = MIB  # a reply may be larger than the result limit by the JSON of an error
 
 
-def describe_launch(
+def _describe_launch(
     launch: Launch,
     result_bytes: int,
     command: list[str] | None,
@@ -32,6 +34,7 @@ def describe_launch(
     buffers_token: str | None,
     *,
     cpu_group: bool,
+    ahead: bool,
 ) -> bytes:
     """Return the body of an init, as `aliquot.runtime.launcher` reads it."""
     description = {
@@ -46,6 +49,7 @@ def describe_launch(
         "data_bytes": data_bytes,
         "buffers_token": buffers_token,
         "cpu_group": cpu_group,  # a descriptor comes with the init
+        "ahead": ahead,  # the same
         "init_names": launch.init_names,
     }
     if launch.members:
@@ -53,9 +57,25 @@ def describe_launch(
     return msgspec.json.encode(description)
 
 
-def describe_run(request: RunRequest) -> bytes:
+def run_head(request: RunRequest, buffer_number: int) -> bytes:
+    """Return the frame of a run up to its payload."""
+    if request.steps or request.handed or request.hand_on:
+        kind, env = frames.RUN_GROUP if request.steps else frames.RUN_HANDED, _describe_run(request)
+    else:
+        env = _encode(request.env)
+        kind = (frames.RUN_SHARED if request.share else frames.RUN_PICKLED) if request.pickled else frames.RUN
+    return REQUEST.pack(kind, buffer_number, len(env), len(request.payload)) + env
+
+
+def ahead_frame(request: RunRequest) -> bytes:
+    """Return the frame of a plain run that is handed ahead."""
+    env = _encode(request.env)
+    return b"".join((REQUEST.pack(frames.RUN_AHEAD, 0, len(env), len(request.payload)), env, request.payload))
+
+
+def _describe_run(request: RunRequest) -> bytes:
     """Return the first part of the frame of a run in a group or in a sequence of SDK functions."""
-    return msgspec.json.encode({
+    return _encode({
         "env": request.env,
         "steps": request.steps,
         "pickled": request.pickled,
@@ -67,12 +87,12 @@ def describe_run(request: RunRequest) -> bytes:
 
 
 class InitRequest:
-    """The first request to a launcher, with the descriptors that it gets: its CPU group and its control channel."""
+    """The first request to a launcher, with the descriptors that it gets."""
 
     __slots__ = ("_data", "_fds")
 
     def __init__(self, body: bytes, fds: list[int]) -> None:
-        """`body` comes from `describe_launch`. The descriptors are closed here."""
+        """`body` describes the launch. The descriptors are closed here."""
         self._data = REQUEST.pack(INIT, 0, len(body), 0) + body
         self._fds = fds
 
@@ -87,6 +107,20 @@ class InitRequest:
         """Close the descriptors of a request that is not sent any more."""
         while self._fds:
             os.close(self._fds.pop())
+
+
+def make_init(
+    launch: Launch,
+    result_bytes: int,
+    command: list[str] | None,
+    data_bytes: int | None,
+    buffers_token: str | None,
+    fds: tuple[int | None, int | None, int | None],
+) -> InitRequest:
+    """Return the init with its descriptors: CPU group, tokens of runs handed ahead, and control channel."""
+    given = {"cpu_group": fds[0] is not None, "ahead": fds[1] is not None}
+    body = _describe_launch(launch, result_bytes, command, data_bytes, buffers_token, **given)
+    return InitRequest(body, [fd for fd in fds if fd is not None])
 
 
 class LargeReply:
@@ -117,6 +151,10 @@ class LargeReply:
 class ReplyListener(Protocol):
     """Receives the events of a connection: the sandbox."""
 
+    def awaits_more(self) -> bool:
+        """Return whether further replies may follow the one that has arrived."""
+        ...
+
     def replied(
         self, status: int, result: bytes, pickled: bytes | memoryview | None, buffer_number: int, *, printed: bool
     ) -> None: ...
@@ -133,8 +171,8 @@ class ReplyListener(Protocol):
 
 class LauncherConnection:
     __slots__ = (
-        "_expected", "_large", "_listener", "_loop", "_max_reply_bytes", "_memory", "_outbox", "_partial", "_recv",
-        "_send", "_sock", "_tenant", "_waiting",
+        "_closed", "_expected", "_large", "_listener", "_loop", "_max_reply_bytes", "_memory", "_outbox", "_partial",
+        "_recv", "_send", "_sock", "_tenant", "_waiting",
     )  # fmt: skip
 
     def __init__(
@@ -152,6 +190,7 @@ class LauncherConnection:
         self._memory = memory
         self._waiting = False  # a large reply has begun, and there is no memory for it
         self._outbox: list[memoryview] = []
+        self._closed = False
         self.resume()
 
     def pause(self) -> None:
@@ -163,6 +202,7 @@ class LauncherConnection:
 
     def close(self) -> None:
         """Stop reading and writing. The socket belongs to the cell, which closes it."""
+        self._closed = True
         if self._outbox:
             self._outbox.clear()
             self._loop.remove_writer(self._sock.fileno())
@@ -181,6 +221,13 @@ class LauncherConnection:
             self._outbox = [part for part in (memoryview(head)[sent:], memoryview(large)) if part]
             self._loop.add_writer(self._sock.fileno(), self._write)
         return True
+
+    def send_more(self, requests: bytes) -> None:
+        """Send requests behind others, of which some bytes may not be sent yet."""
+        if self._outbox:
+            self._outbox.append(memoryview(requests))
+        else:
+            self.send(requests)  # if the launcher has gone, reading finds the connection closed
 
     def _write(self) -> None:
         outbox = self._outbox
@@ -209,7 +256,7 @@ class LauncherConnection:
         return self._memory.refusal(self._tenant, self._expected) if self._waiting else None
 
     def read(self) -> None:
-        """Receive some bytes, and report the reply when it is complete."""
+        """Receive some bytes, and report the replies that are complete."""
         if self._large is not None or self._waiting:
             self._read_large()
             return
@@ -229,20 +276,26 @@ class LauncherConnection:
             if len(self._partial) < self._expected:
                 return
             data = bytes(self._partial)
+        while data and not self._closed:
+            data = self._take_reply(data)
+
+    def _take_reply(self, data: bytes) -> bytes:
+        """Report the first reply in the data, or keep its beginning. Return the data behind it."""
         if len(data) < REPLY.size:
             self._partial, self._expected = bytearray(data), REPLY.size
-            return
-        status, printed, buffer_number, size, pickled_size = REPLY.unpack_from(data)
+            return b""
+        status, printed, number, size, pickled_size = REPLY.unpack_from(data)
         expected = REPLY.size + size + pickled_size
         if len(data) < expected <= self._max_reply_bytes:
             self._expect(data, expected)
-            return
+            return b""
         self._partial = None
-        if len(data) != expected:
+        if len(data) != expected and (len(data) < expected or not self._listener.awaits_more()):
             self._listener.malformed_reply()
-            return
+            return b""
         end = REPLY.size + size
-        self._listener.replied(status, data[REPLY.size : end], data[end:] or None, buffer_number, printed=printed)
+        self._listener.replied(status, data[REPLY.size : end], data[end:expected] or None, number, printed=printed)
+        return data[expected:]
 
     def _expect(self, data: bytes, expected: int) -> None:
         """Keep the first part of a reply. A large one gets its memory, or is not read until there is some."""

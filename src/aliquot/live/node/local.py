@@ -34,6 +34,7 @@ from aliquot.live.node.environments.disk import DIRECTORY, StoredMark, load_mark
 from aliquot.live.node.environments.installer import Installer, Progress
 from aliquot.live.node.environments.limits import EnvironmentLimits
 from aliquot.live.node.environments.provider import Environments
+from aliquot.live.node.handed_runs import HandedRuns, runs_ahead
 from aliquot.live.node.isolation import NO_ISOLATION, Isolation, IsolationProbe, choose, walls
 from aliquot.live.node.local_sandbox import LocalSandbox
 from aliquot.live.node.network.client import NodeNetwork
@@ -244,7 +245,9 @@ class LocalNode(Node):
         cell.reserved = reserved
         has_buffers = runtime.python and (launch.sdk or launch.members)
         buffers = self.buffers.open(launch.tenant, memory_bytes) if has_buffers else None
-        sandbox = LocalSandbox(number, launch, cell, buffers, self, self._loop, self._result_bytes, self._reply_memory)
+        handed = HandedRuns() if runtime.python and runs_ahead(launch) else None
+        options = self._result_bytes, self._reply_memory, handed
+        sandbox = LocalSandbox(number, launch, cell, buffers, self, self._loop, *options)
         self._sandboxes[number] = sandbox
         view = cell.take_view()
         if view is not None:
@@ -285,6 +288,14 @@ class LocalNode(Node):
             self._loop.call_soon(handle.run_not_sent)
         self._active.add(handle)
 
+    def run_next(self, sandbox: int, request: RunRequest) -> bool:
+        handle = self._sandboxes.get(sandbox)
+        return handle is not None and handle.run_next(request)
+
+    def take_back(self, sandbox: int) -> None:
+        if (handle := self._sandboxes.get(sandbox)) is not None:
+            handle.take_back()
+
     def output(self, sandbox: int) -> tuple[tuple[str, ...], ...]:
         handle = self._sandboxes.get(sandbox)
         return (handle.logs.lines, *handle.waiting) if handle is not None else ()
@@ -308,8 +319,7 @@ class LocalNode(Node):
         self._drivers.set_weight(tenant, weight)
 
     def unload(self, sandbox: int) -> None:
-        handle = self._sandboxes.get(sandbox)
-        if handle is not None:
+        if (handle := self._sandboxes.get(sandbox)) is not None:
             self._swapper.swap_out(handle)
 
     def load(self, sandbox: int) -> None:
@@ -350,6 +360,9 @@ class LocalNode(Node):
     def refused(self, sandbox: LocalSandbox) -> None:
         self._end(sandbox)
         self._listener.sandbox_refused(sandbox.number)
+
+    def taken_back(self, sandbox: LocalSandbox, count: int) -> None:
+        self._listener.runs_taken_back(sandbox.number, count)
 
     def _device_lost(self, device: str, why: str) -> None:
         self._devices = tuple(known for known in self._devices if known.name != device)

@@ -7,43 +7,20 @@ import asyncio
 import math
 import time
 
-import msgspec
-
-from aliquot.live.bodies.json_check import CheckResult
+from aliquot.live.bodies.json_check import CheckResult, is_json
+from aliquot.live.node import states
 from aliquot.live.node.base import BufferHandle, Launch, NestedRun, Outcome, OutputListener, RunRequest, Status
 from aliquot.live.node.cell import Cell
 from aliquot.live.node.control_channel import SandboxChannel
-from aliquot.live.node.launcher_connection import (
-    InitRequest,
-    LargeReply,
-    LauncherConnection,
-    describe_launch,
-    describe_run,
-)
+from aliquot.live.node.handed_runs import HandedRuns
+from aliquot.live.node.launcher_connection import InitRequest, LargeReply, LauncherConnection, make_init, run_head
 from aliquot.live.node.logs import Logs
+from aliquot.live.node.output_readers import OutputReaders
 from aliquot.live.node.reply_memory import ReplyMemory
 from aliquot.live.node.shared_buffers import SandboxBuffers, SharedBufferError
-from aliquot.live.node.states import (
-    CHECKING,
-    EXITED,
-    EXITED_IN_INIT,
-    GONE,
-    IDLE,
-    NOT_JSON,
-    NOTHING_RUNS,
-    OUT_OF_MEMORY,
-    RUNNING,
-    STARTING,
-    TIME,
-    TIME_IN_INIT,
-    SandboxListener,
-    error,
-)
+from aliquot.live.node.states import CHECKING, GONE, IDLE, RUNNING, STARTING, SandboxListener, error
 from aliquot.runtime import frames
-from aliquot.runtime.frames import REQUEST
 
-_check_json = msgspec.json.Decoder(msgspec.Raw).decode
-_encode_env = msgspec.json.Encoder().encode
 _STATUSES = {int(status): status for status in Status}
 _DEVELOPER_ERROR, _INTERNAL_ERROR = Status.DEVELOPER_ERROR, Status.INTERNAL_ERROR
 _MAX_LATE_READS = 8  # more than a socket holds; a function that goes on sending must not keep the server reading
@@ -52,7 +29,7 @@ _QUOTED_BYTES = 1024  # of a result that is not JSON, in the error
 
 class LocalSandbox:
     __slots__ = (
-        "_begun_s", "_connection", "_died", "_fds", "_init", "_listener", "_loop", "_outer", "_reading",
+        "_begun_s", "_connection", "_died", "_fds", "_handed", "_init", "_listener", "_loop", "_outer", "_readers",
         "_result_bytes", "_runs", "_steps", "_ticked_runs", "_timeout_ms", "_unread", "cell", "channel", "deadline_s",
         "launch", "logs", "moving", "number", "start_over", "state",
     )  # fmt: skip
@@ -67,8 +44,9 @@ class LocalSandbox:
         loop: asyncio.AbstractEventLoop,
         result_bytes: int,
         reply_memory: ReplyMemory,
+        handed: HandedRuns | None = None,
     ) -> None:
-        """A sandbox gets a control channel if it has shared buffers."""
+        """A sandbox gets a control channel if it has shared buffers. Runs are handed ahead only if it has `handed`."""
         self.number = number
         self.launch = launch
         self.cell = cell
@@ -80,7 +58,7 @@ class LocalSandbox:
         self._loop = loop
         self._result_bytes = result_bytes
         self._fds = (cell.out, cell.err)
-        self._reading = [False, False]  # whether the output pipes are read while it runs
+        self._readers = OutputReaders(self._fds, lambda stream: self.logs.read(stream), loop)  # noqa: PLW0108
         self._init: InitRequest | None = None  # until it is sent
         self._begun_s = 0.0
         self._timeout_ms = 0
@@ -92,6 +70,7 @@ class LocalSandbox:
         self._steps = 0  # how many steps of a chain follow the one that runs
         # Activations that wait for one that they called: their output, deadline, time limit and beginning.
         self._outer: list[tuple[Logs, float, int, float]] = []
+        self._handed = handed
         self.channel = SandboxChannel(self, buffers, loop) if buffers is not None else None
         self._connection = LauncherConnection(cell, self, loop, launch.tenant, result_bytes, reply_memory)
         cell.assign(self)
@@ -111,10 +90,10 @@ class LocalSandbox:
         token = channel.buffers.token if channel is not None else None
         self._begin(launch.timeout_ms, launch.logs_bytes)
         self.deadline_s -= waited_s
-        has_group = cpu_group is not None
-        body = describe_launch(launch, self._result_bytes, command, data_bytes, token, cpu_group=has_group)
-        fds = (cpu_group, channel.take_sandbox_end() if channel is not None else None)
-        self._init = InitRequest(body, [fd for fd in fds if fd is not None])
+        tokens = self._handed.descriptor() if self._handed is not None else None
+        end = channel.take_sandbox_end() if channel is not None else None
+        fds = (cpu_group, tokens, end)
+        self._init = make_init(launch, self._result_bytes, command, data_bytes, token, fds)
         self._unread = True
         self.cell.on_network(self._send_init)
 
@@ -128,9 +107,11 @@ class LocalSandbox:
             return
         self.state = GONE
         self._connection.close()
-        self._stop_reading()
+        self._readers.stop()
         if self.channel is not None:
             self.channel.close()
+        if self._handed is not None:
+            self._handed.close()
         if self._init is not None:
             self._init.close()
         self.cell.close()
@@ -170,10 +151,13 @@ class LocalSandbox:
             self.hung_up(unread=False)
 
     def _read_replies(self, max_reads: int | None) -> None:
-        """Read until a reply is complete, or nothing more has arrived."""
-        received, reads = -2, 0
-        while self.state not in (GONE, CHECKING, IDLE) and self._connection.received > received and reads != max_reads:
-            received = self._connection.received
+        """Read until all runs have replied, or nothing more has arrived."""
+        before, reads = (-2, -1), 0
+        while self.state not in (GONE, CHECKING, IDLE) and reads != max_reads:
+            progress = (self._connection.received, self._runs)
+            if progress == before:
+                break
+            before = progress
             reads += 1
             self._connection.read()
 
@@ -185,22 +169,24 @@ class LocalSandbox:
         not replaced, since the next one may end the same way.
         """
         self._unread = self._unread or unread or (self.state == STARTING and self.cell.zygote_crashed())
+        if self._handed is not None and self._handed.has_not_begun():
+            self._unread = True
         if self._unread and (self.state == STARTING or (self.state == RUNNING and self._runs)):
             self.kill()
             self._listener.refused(self)
         elif self.cell.process.ran_out_of_memory():
-            self._lose(_DEVELOPER_ERROR, OUT_OF_MEMORY)
+            self._lose(_DEVELOPER_ERROR, states.OUT_OF_MEMORY)
         else:
-            self._lose(_DEVELOPER_ERROR, EXITED_IN_INIT if self.state == STARTING else EXITED)
+            self._lose(_DEVELOPER_ERROR, states.EXITED_IN_INIT if self.state == STARTING else states.EXITED)
 
     def malformed_reply(self) -> None:
         """End a sandbox that has sent what no launcher sends: the function has written to its channels."""
-        self._lose(_DEVELOPER_ERROR, EXITED)
+        self._lose(_DEVELOPER_ERROR, states.EXITED)
 
     def misbehaved(self) -> None:
         """End a busy sandbox that has sent what no launcher sends over its control channel."""
         if self.state in (STARTING, RUNNING):
-            self._lose(_DEVELOPER_ERROR, EXITED)
+            self._lose(_DEVELOPER_ERROR, states.EXITED)
 
     # --- runs -------------------------------------------------------------------------------------------
 
@@ -210,21 +196,29 @@ class LocalSandbox:
             self.cell.process.thaw()
         self._begin(request.timeout_ms, request.logs_bytes, request.listener)
         self.state = RUNNING
+        if self._handed is not None:
+            self._handed.began_ahead = False
         payload, buffer, number = request.payload, request.shared_buffer, 0
         if self.channel is not None:
             self.channel.buffers.begin_run()
             number = self.channel.buffers.put(buffer) if buffer is not None else 0
-        if request.steps or request.handed or request.hand_on:
-            what, env = frames.RUN_GROUP if request.steps else frames.RUN_HANDED, describe_run(request)
-            self._steps = max(0, len(request.steps) - 1)
-        else:
-            env = _encode_env(request.env)
-            what = (frames.RUN_SHARED if request.share else frames.RUN_PICKLED) if request.pickled else frames.RUN
-        head = REQUEST.pack(what, number, len(env), len(payload)) + env
+        if request.steps:
+            self._steps = len(request.steps) - 1
+        head = run_head(request, number)
         small = type(payload) is bytes
         sent = self._connection.send(head + payload) if small else self._connection.send(head, payload)
         self._unread = not sent
         return sent
+
+    def run_next(self, request: RunRequest) -> bool:
+        """Hand a run ahead. Return False if this sandbox does not take it now."""
+        if self._handed is None or self.state != RUNNING or self._readers.active:
+            return False  # while the output of a long run is read, no other may print
+        return self._handed.add(request, self._connection, self._loop)
+
+    def take_back(self) -> None:
+        """Take back the runs that were handed ahead and have not begun, and report their number."""
+        self._listener.taken_back(self, self._handed.revoke() if self._handed is not None else 0)
 
     def run_not_sent(self) -> None:
         """Report the end of a launcher that had gone before the run was sent."""
@@ -250,15 +244,14 @@ class LocalSandbox:
             self.cell.process.freeze()
             return False
         if now_s >= self.deadline_s and self._is_late(now_s):
-            text = (TIME_IN_INIT if self.state == STARTING else TIME).format(self._timeout_ms)
+            text = (states.TIME_IN_INIT if self.state == STARTING else states.TIME).format(self._timeout_ms)
             if (lacking := self._connection.lacking_memory) is not None:
                 text = f"{text} Its result could not be received: {lacking}."
             self._lose(_DEVELOPER_ERROR, text, timed_out=True)
         elif self.state in (STARTING, RUNNING) and self._begun_s < before_s:
-            for stream in (0, 1):
-                if not self._reading[stream]:
-                    self._reading[stream] = True
-                    self._loop.add_reader(self._fds[stream], self._read_output, stream)
+            if self._handed:
+                self.take_back()
+            self._readers.start()
         return self.state != GONE
 
     def _is_late(self, now_s: float) -> bool:
@@ -268,36 +261,30 @@ class LocalSandbox:
         """
         if self.channel is not None:
             self.channel.read()
+        if self._handed:
+            self.take_back()
         self._read_replies(_MAX_LATE_READS)
         return self.state in (STARTING, RUNNING) and now_s >= self.deadline_s
 
-    def _read_output(self, stream: int) -> None:
-        if not self.logs.read(stream):
-            self._loop.remove_reader(self._fds[stream])
-            self._reading[stream] = False
-
-    def _stop_reading(self) -> None:
-        for stream in (0, 1):
-            if self._reading[stream]:
-                self._loop.remove_reader(self._fds[stream])
-                self._reading[stream] = False
-
     # --- replies ----------------------------------------------------------------------------------------
+
+    def awaits_more(self) -> bool:
+        return self._handed is not None and self._handed.awaited > 0
 
     def replied(
         self, status: int, result: bytes, pickled: bytes | memoryview | None, buffer_number: int, *, printed: bool
     ) -> None:
         """Check a reply of the launcher and settle the start or the run."""
+        if status == frames.NOT_RUN and self._handed is not None:
+            if not self._handed.answered_not_run():  # the function has taken a token itself
+                self.hung_up(unread=self._handed.began_ahead)
+            return
         if self.state not in (STARTING, RUNNING) or self._outer:
             self.malformed_reply()
             return
         seconds = time.perf_counter() - self._begun_s
-        try:
-            _check_json(result)
-            if not result.isascii():
-                result.decode()
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            self._lose(_DEVELOPER_ERROR, NOT_JSON.format(result[:_QUOTED_BYTES].decode(errors="replace")))
+        if not is_json(result):
+            self._lose(_DEVELOPER_ERROR, states.NOT_JSON.format(result[:_QUOTED_BYTES].decode(errors="replace")))
             return
         self._settle(status, result, pickled, seconds, buffer_number, printed=printed)
 
@@ -318,7 +305,7 @@ class LocalSandbox:
         self._connection.resume()
         if checked.why is not None:
             text = bytes(reply.result[:_QUOTED_BYTES]).decode(errors="replace")
-            self._lose(_DEVELOPER_ERROR, NOT_JSON.format(text))
+            self._lose(_DEVELOPER_ERROR, states.NOT_JSON.format(text))
             return
         self._settle(reply.status, reply.result, reply.pickled, seconds, reply.buffer_number, printed=reply.printed)
         if self._died and self.state == IDLE:
@@ -343,6 +330,7 @@ class LocalSandbox:
             self._lose(status, bytes(result))
             return
         shared_buffer: BufferHandle | None = None
+        inside_s = buffer_number * frames.RUN_TIME_UNIT_S if self._handed is not None else 0.0
         if buffer_number and self.channel is not None:
             try:
                 shared_buffer = self.channel.buffers.hand_on(buffer_number, pickled or b"")
@@ -353,21 +341,33 @@ class LocalSandbox:
         if self.channel is not None:
             self.channel.buffers.end_run()
         logs = self.logs.finish(printed=printed)
-        if self._reading[0] or self._reading[1]:
-            self._stop_reading()
+        if self._readers.active:
+            self._readers.stop()
         if starting:
             self._listener.initialised(self, seconds, logs)
             self._end_start()
         else:
             self._runs += 1
-            self._listener.finished(self, Outcome(status, result, seconds, logs, pickled, shared_buffer=shared_buffer))
+            if self._handed:
+                self._begin_next(self._handed, printed=printed)
+            outcome = Outcome(status, result, seconds, logs, pickled, shared_buffer=shared_buffer, inside_s=inside_s)
+            self._listener.finished(self, outcome)
+
+    def _begin_next(self, handed: HandedRuns, *, printed: bool) -> None:
+        """Begin the next run that was handed ahead. The launcher begins none after a run that has printed."""
+        if printed:
+            self._listener.taken_back(self, handed.give_up())
+        following = handed.begin_next()
+        if following is not None:
+            self.state = RUNNING
+            self._begin(following.timeout_ms, following.logs_bytes, following.listener)
 
     # --- activations inside a run -----------------------------------------------------------------------
 
     def begin_inside(self, function: str, *, printed: bool) -> NestedRun | str:
         """Begin the activation of a function that the running one calls, or return why it cannot begin."""
         if self.state != RUNNING:
-            return NOTHING_RUNS
+            return states.NOTHING_RUNS
         inner = self._listener.began_inside(self, function)
         if isinstance(inner, NestedRun):
             self.logs.pause(printed=printed)

@@ -71,8 +71,12 @@ class EndEstimator:
         """Return the placement with the earliest expected end, an idle sandbox before a new one.
 
         Among equal ones, a sandbox kept for the head's session comes first. Then the packing chooses for a declared
-        share, and otherwise the first device is taken.
+        share, and otherwise the first device is taken. A busy sandbox that takes the call ahead is better than an idle
+        one, because it need not wake up.
         """
+        ahead = flow.place_ahead()
+        if ahead is not None and self.allowed(ahead):
+            return ExpectedEnd(self.run_s(flow, ahead), 0.0, 0.0, (ahead, None))
         best: ExpectedEnd | None = None
         nearest = 0
         as_good: list[Placement] = []
