@@ -7,7 +7,7 @@ from aliquot.version import __version__
 
 TYPE_CHECKING = False  # as in `typing`, whose import takes longer than that of this package
 if TYPE_CHECKING:
-    from aliquot.sdk import App, Function, Handle, Retry, Session, Workflow, parallel, sleep, wait_for
+    from aliquot.sdk import App, Function, Handle, Retry, Session, Workflow, parallel, sleep, task, wait_for
 
 __all__ = [
     "App",
@@ -19,6 +19,7 @@ __all__ = [
     "__version__",
     "parallel",
     "sleep",
+    "task",
     "wait_for",
 ]
 

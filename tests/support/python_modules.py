@@ -5,8 +5,7 @@ import linecache
 import sys
 from types import ModuleType
 
-from aliquot.testing.workflow import WorkflowShell
-from aliquot.workflow.errors import StateError
+from aliquot.testing.workflow import WorkflowShell, in_process
 
 numbers = itertools.count()
 
@@ -21,23 +20,11 @@ def module_of(source):
     return module
 
 
-def task_of(function):
-    """Return a task that runs a function in this process, with the name of its error as the platform gives it."""
-
-    def run(arguments, attempt):  # noqa: ARG001 - as a shell calls it
-        try:
-            return function.raw(**arguments)
-        except Exception as error:
-            raise StateError(type(error).__name__, str(error)) from error
-
-    return run
-
-
 def shell_of(module, workflow, app="app"):
     """Return a shell for a workflow of a module, in which all functions and workflows of its app run."""
     found = getattr(module, app)
-    functions = {one.action: task_of(one) for one in found.functions.values()}
-    functions |= {one.action: task_of(one) for one in found.workflows.values()}
+    functions = {one.action: in_process(one.raw) for one in found.functions.values()}
+    functions |= {one.action: in_process(one.raw) for one in found.workflows.values()}
     return WorkflowShell(workflow.definition(), functions)
 
 

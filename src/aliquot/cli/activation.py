@@ -56,7 +56,9 @@ def list_(
     """
     query: dict[str, str | int] = {"name": name} if name else {}
     query |= {"session": session} if session else {}
-    query |= {key: _moment(value, f"--{key}") for key, value in (("since", since), ("upto", upto)) if value is not None}
+    query |= {
+        key: read_moment(value, f"--{key}") for key, value in (("since", since), ("upto", upto)) if value is not None
+    }
     query |= {"count": "true"} if count else {"limit": limit, "skip": skip}
     found = connect(data).send("GET", f"{NAMESPACE}/activations", "the activations", query=query)
     if as_json:
@@ -170,7 +172,7 @@ def _table(found: list[dict[str, Any]]) -> None:
     show(rows)
 
 
-def _moment(value: str, option: str) -> int:
+def read_moment(value: str, option: str) -> int:
     """Parse a time and return epoch milliseconds."""
     from aliquot.sdk.units import read_ms
 

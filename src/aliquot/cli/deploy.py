@@ -40,7 +40,7 @@ def deploy(
     if app_name is not None or (not given and is_app_file(path)):
         if given:
             raise InputError(f"{given[0]}: {target} is an app; its functions' settings are in its file")
-        _deploy_app(path, app_name, data, as_json=as_json)
+        deploy_app(path, app_name, data, as_json=as_json)
         return
     body = {
         "exec": read_exec(path, kind, main),
@@ -48,13 +48,16 @@ def deploy(
         "parameters": as_list(read_pairs(param, "--param")),
         "annotations": as_list(read_pairs(annotation, "--annotation")),
     }
-    _deploy_action(name or path.stem, body, data, as_json=as_json)
+    name = name or path.stem
+    put_action(name, body, data, f"aliquot invoke {name}", as_json=as_json)
 
 
-def _deploy_app(path: Path, app_name: str | None, data: Path | None, *, as_json: bool) -> None:
+def deploy_app(path: Path, app_name: str | None, data: Path | None, *, as_json: bool) -> None:
+    """Deploy the functions and workflows of an app."""
     app = load_app(path, app_name)
     gateway = connect(data)
     deployed = [gateway.client.run(function.update()) for function in app.functions.values()]
+    deployed += [gateway.client.run(workflow.put()) for workflow in app.workflows.values()]
     if not deployed:
         raise InputError(f"{path}: the app {app.name} has no functions; put @app.function over one")
     if as_json:
@@ -62,10 +65,11 @@ def _deploy_app(path: Path, app_name: str | None, data: Path | None, *, as_json:
         return
     for one in deployed:
         say(f"{one.name} {one.version}" + ("" if one.changed else " (unchanged)"))
-    say(f"try: aliquot invoke {deployed[0].name}")
+    say(f"try: aliquot {'workflow run' if app.workflows else 'invoke'} {deployed[-1 if app.workflows else 0].name}")
 
 
-def _deploy_action(name: str, body: dict[str, Any], data: Path | None, *, as_json: bool) -> None:
+def put_action(name: str, body: dict[str, Any], data: Path | None, hint: str, *, as_json: bool) -> None:
+    """Write an action, and print its version and what to try next."""
     from aliquot.sdk.calls import action_path
 
     gateway = connect(data)
@@ -74,4 +78,4 @@ def _deploy_action(name: str, body: dict[str, Any], data: Path | None, *, as_jso
         print_json([{"name": name, "version": written["version"], "changed": True}])
         return
     say(f"{name} {written['version']}")
-    say(f"try: aliquot invoke {name}")
+    say(f"try: {hint}")

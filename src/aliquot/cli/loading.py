@@ -8,6 +8,7 @@ from traceback import format_exception_only
 
 from aliquot.core.errors import InputError
 from aliquot.sdk import App
+from aliquot.sdk.workflow.mistakes import WorkflowRefusedError
 
 
 def split_target(target: str) -> tuple[Path, str | None]:
@@ -64,6 +65,8 @@ def _import(path: Path) -> object:
     sys.path.insert(0, str(path.resolve().parent))
     try:
         spec.loader.exec_module(module)
+    except WorkflowRefusedError:
+        raise  # its mistakes have their lines
     except Exception as error:
         why = "".join(format_exception_only(error)).strip()
         raise InputError(f"{path} cannot be imported here: {why}{_line(error, path)}") from error

@@ -1,38 +1,81 @@
-"""`aliquot workflow`: check, draw and test definitions of workflows, without a server."""
+"""`aliquot workflow`: check, draw, test and deploy workflows, and run them."""
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 import typer
 
+from aliquot.cli import executions
 from aliquot.cli.console import output, say
+from aliquot.cli.definitions import DefinitionFile, WorkflowSource, read_document, read_source
+from aliquot.cli.deploy import deploy_app, put_action
+from aliquot.cli.gateway import ACTIONS, AsJson, Data, connect
 from aliquot.cli.results import print_json
+from aliquot.cli.values import TakesPairs
 from aliquot.core.errors import InputError
+from aliquot.sdk.workflow.mistakes import WorkflowRefusedError
 
-app = typer.Typer(help="Check, draw and test workflows. The server does not run them yet.", no_args_is_help=True)
-
-Definition = Annotated[
-    Path, typer.Argument(metavar="FILE", help="A definition in the Amazon States Language, as JSON.")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-
-
-def read_json(path: Path) -> Any:  # noqa: ANN401 - any JSON value
-    """Return the JSON of a file."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{path} cannot be read as JSON: {error}") from error
+app = typer.Typer(
+    help="Check, draw, test and deploy workflows, and run them. docs/how-to/workflows.md teaches both forms.",
+    no_args_is_help=True,
+)
+app.command(cls=TakesPairs)(executions.run)
+app.command(cls=TakesPairs)(executions.start)
+app.command("list")(executions.list_executions)
+app.command("show")(executions.show_execution)
+app.command()(executions.history)
+app.command("follow")(executions.follow_execution)
+app.command()(executions.stop)
+app.command()(executions.redrive)
+app.command()(executions.answer)
 
 
 @app.command()
-def check(file: Definition, as_json: AsJson = False) -> None:
-    """Tell all mistakes of a definition, with state, field and reason. Exits with code 1 if there are any."""
+def deploy(
+    file: DefinitionFile,
+    name: Annotated[str, typer.Option(help="The name of the workflow.", show_default="the file's name")] = "",
+    express: Annotated[
+        bool, typer.Option("--express", help="Do not store the steps of executions: faster, but lost with the server.")
+    ] = False,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """Deploy a workflow, or update it. Of a Python file all functions and workflows are deployed.
+
+    For example: [bold]aliquot workflow deploy flow.yaml[/] and then [bold]aliquot workflow run flow -p n 3[/]
+    """
+    if Path(file.partition(":")[0]).suffix == ".py":
+        if name or express:
+            raise InputError("--name, --express: of a Python file the settings are in its decorators")
+        deploy_app(Path(file.partition(":")[0]), None, data, as_json=as_json)
+        return
+    source = read_source(file)
+    annotations = [{"key": "durable", "value": not express}]
+    body = {"exec": {"kind": "workflow", "code": msgspec.json.encode(source.definition).decode()}}
+    name = name or source.name
+    put_action(name, {**body, "annotations": annotations}, data, f"aliquot workflow run {name}", as_json=as_json)
+
+
+@app.command()
+def check(file: DefinitionFile, as_json: AsJson = False) -> None:
+    """Tell all mistakes of a definition, with state, field and reason. Exits with code 1 if there are any.
+
+    In a Python file each mistake has its line, and what to write instead.
+    """
     from aliquot.workflow.language import read_definition
 
-    machine, complaints = read_definition(read_json(file))
+    try:
+        source = read_source(file)
+    except WorkflowRefusedError as refused:
+        if as_json:
+            print_json([mistake._asdict() for mistake in refused.mistakes])
+        else:
+            for line in str(refused).splitlines()[1:]:
+                output.print("[bold red]wrong[/]", end=" ")
+                say(line)
+        raise typer.Exit(1) from refused
+    machine, complaints = read_definition(source.definition)
     if as_json:
         print_json([complaint._asdict() for complaint in complaints])
     else:
@@ -46,7 +89,7 @@ def check(file: Definition, as_json: AsJson = False) -> None:
 
 @app.command()
 def graph(
-    file: Definition,
+    file: DefinitionFile,
     svg: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write a picture to this file, instead of text.")
     ] = None,
@@ -57,39 +100,43 @@ def graph(
     from aliquot.workflow.errors import DefinitionError
     from aliquot.workflow.graph import graph_of
 
+    source = read_source(file)
     try:
-        drawn = graph_of(compiled(read_json(file)))
+        drawn = graph_of(compiled(source.definition))
     except DefinitionError as error:
         raise InputError(str(error)) from error
     if svg is None:
         say(draw_text(drawn))
         return
     try:
-        svg.write_text(draw_svg(drawn, title=file.stem), encoding="utf-8")
+        svg.write_text(draw_svg(drawn, title=source.name), encoding="utf-8")
     except OSError as error:
         raise InputError(f"{svg} cannot be written: {error}") from error
 
 
 @app.command("test")
 def run_cases(
-    file: Annotated[Path, typer.Argument(metavar="CASES", help="A JSON file with a workflow and its cases.")],
+    file: Annotated[Path, typer.Argument(metavar="CASES", help="A JSON or YAML file with a workflow and its cases.")],
     as_json: AsJson = False,
 ) -> None:
     """Run a workflow offline, in virtual time, with given results of its tasks. Exits with code 1 if a case fails.
 
-    Transitions that no case has taken are listed.
+    Functions of a Python file run in this process if a case has no results for them. Transitions that no case has taken
+    are listed.
     """
     from aliquot.testing.workflow_cases import WorkflowCases, never_taken, run_case
     from aliquot.workflow.errors import DefinitionError
 
     try:
-        cases = msgspec.convert(read_json(file), WorkflowCases)
+        cases = msgspec.convert(read_document(file), WorkflowCases)
     except msgspec.ValidationError as error:
         raise InputError(f"{file}: {error}") from error
-    named = isinstance(cases.workflow, str)
-    definition = read_json(file.parent / cases.workflow) if named else cases.workflow
+    source = WorkflowSource(file.stem, cases.workflow)
+    if isinstance(cases.workflow, str):
+        source = read_source(cases.workflow, file.parent)
+    definition, functions = source.definition, _functions(source)
     try:
-        outcomes = [run_case(definition, case) for case in cases.cases]
+        outcomes = [run_case(definition, case, functions) for case in cases.cases]
         missing = never_taken(definition, outcomes)
     except DefinitionError as error:
         raise InputError(str(error)) from error
@@ -102,6 +149,43 @@ def run_cases(
             say(outcome.name)
             for difference in outcome.differences:
                 say(f"  {difference}")
-        for source, target in missing:
-            say(f"never taken: {source} → {target}")
+        for before, after in missing:
+            say(f"never taken: {before} → {after}")
     raise typer.Exit(1 if failed else 0)
+
+
+def _functions(source: WorkflowSource) -> dict[str, Any]:
+    """Return the functions and workflows of a Python file, by the names of their actions."""
+    from aliquot.testing.workflow import in_process
+
+    if source.workflow is None:
+        return {}
+    owner = source.workflow.app
+    parts: list[Any] = [*owner.functions.values(), *owner.workflows.values()]
+    return {one.action: in_process(one.raw) for one in parts}
+
+
+@app.command("from-sequence")
+def from_sequence(name: Annotated[str, typer.Argument(help="The name of a sequence.")], data: Data = None) -> None:
+    """Print a definition that does what a sequence does, to deploy it and to go on from there.
+
+    For example: [bold]aliquot workflow from-sequence pipeline > flow.json[/]
+    """
+    found = connect(data).entity(ACTIONS, name)
+    components = found["exec"].get("components")
+    if found["exec"]["kind"] != "sequence" or not components:
+        raise InputError(f"{name} is no sequence, but of the kind {found['exec']['kind']}")
+    print_json(sequence_definition(name, components))
+
+
+def sequence_definition(name: str, components: list[str]) -> dict[str, Any]:
+    """Return a definition with a Task for each component. Each gets the result of the one before it."""
+    titles: list[str] = []
+    for component in components:
+        title = component.rpartition("/")[2]
+        titles.append(title if title not in titles else f"{title} ({len(titles) + 1})")
+    states: dict[str, Any] = {}
+    for title, component, following in zip(titles, components, [*titles[1:], ""], strict=True):
+        leads: dict[str, Any] = {"Next": following} if following else {"End": True}
+        states[title] = {"Type": "Task", "Resource": component, **leads}
+    return {"Comment": f"made from the sequence {name}", "StartAt": titles[0], "States": states}

@@ -6,5 +6,6 @@ from aliquot.sdk.session import Session
 from aliquot.sdk.workflow.decorator import Workflow
 from aliquot.sdk.workflow.here import parallel, sleep, wait_for
 from aliquot.sdk.workflow.options import Retry
+from aliquot.sdk.workflow.task import task
 
-__all__ = ["App", "Function", "Handle", "Retry", "Session", "Workflow", "parallel", "sleep", "wait_for"]
+__all__ = ["App", "Function", "Handle", "Retry", "Session", "Workflow", "parallel", "sleep", "task", "wait_for"]

@@ -11,13 +11,14 @@ from aliquot.sdk.deployment import Deployment
 from aliquot.sdk.dual import dual
 from aliquot.sdk.errors import UsageError
 from aliquot.sdk.function import Function
-from aliquot.sdk.needs import FunctionNeeds, read_needs
+from aliquot.sdk.needs import FunctionNeeds, check_group, read_needs
 from aliquot.sdk.portable import register
 from aliquot.sdk.server import find_server
 from aliquot.sdk.session import Session, make_session
 from aliquot.sdk.source import AppCode, read_code
 from aliquot.sdk.units import read_names
 from aliquot.sdk.wire import Operation
+from aliquot.sdk.workflow import executions
 from aliquot.sdk.workflow.decorator import Workflow
 from aliquot.sdk.workflow.options import read_seconds
 
@@ -143,17 +144,33 @@ class App:
     @overload
     def workflow(self, raw: Callable[P, R], /) -> Workflow[P, R]: ...
     @overload
-    def workflow(self, /, *, timeout: str | float | None = ...) -> Callable[[Callable[P, R]], Workflow[P, R]]: ...
-    def workflow(self, raw: Callable[..., Any] | None = None, /, *, timeout: str | float | None = None) -> Any:
+    def workflow(
+        self, /, *, timeout: str | float | None = ..., durable: bool = ..., group: str | None = ...
+    ) -> Callable[[Callable[P, R]], Workflow[P, R]]: ...
+    def workflow(
+        self,
+        raw: Callable[..., Any] | None = None,
+        /,
+        *,
+        timeout: str | float | None = None,
+        durable: bool = True,
+        group: str | None = None,
+    ) -> Any:
         """Make a workflow of the app. Its source is read into a graph, and mistakes are told at once.
 
         timeout: an execution that takes longer is ended with States.Timeout.
+        durable: whether each step is on disk before the next one, so that a crash of the platform loses nothing.
+            Without it executions are faster, and end with the server.
+        group: puts the functions of the workflow into a group: they share a sandbox and pass values without a copy.
         """
         timeout_s = None if timeout is None else read_seconds(timeout, "timeout")
+        if not isinstance(durable, bool):
+            raise UsageError(f"durable: {durable!r} does not fit; it takes True or False")
+        check_group(group)
 
         def add(decorated: Callable[..., Any]) -> Workflow[..., Any]:
             self._check_name(decorated)
-            self.workflows[decorated.__name__] = Workflow(self, decorated, timeout_s)
+            self.workflows[decorated.__name__] = Workflow(self, decorated, timeout_s, durable=durable, group=group)
             return self.workflows[decorated.__name__]
 
         return add if raw is None else add(raw)
@@ -177,14 +194,30 @@ class App:
 
     @dual
     def deploy(self) -> Operation[list[Deployment]]:
-        """Deploy all functions of the app. Those that have not changed are left as they are."""
-        if not self.functions:
+        """Deploy all functions and workflows of the app. Those that have not changed are left as they are."""
+        if not self.functions and not self.workflows:
             raise UsageError(f"app {self.name!r} has no functions; put @app.function over one")
+        parts = [*(one.update for one in self.functions.values()), *(one.put for one in self.workflows.values())]
         done: list[Deployment] = []
-        for function in self.functions.values():
-            deployed = yield from function.update()
+        for deploy in parts:
+            deployed = yield from deploy()
             done.append(deployed)
         return done
+
+    @dual
+    def answer(self, token: str, output: object = None) -> Operation[None]:
+        """Answer a task that waits for its token (`aliquot.wait_for`). The output is a JSON value."""
+        yield from executions.answer("success", {"token": token, "output": output})
+
+    @dual
+    def answer_failure(self, token: str, error: str, cause: str = "") -> Operation[None]:
+        """Answer a task with an error. A handler catches it by its name, which may be that of an exception."""
+        yield from executions.answer("failure", {"token": token, "error": error, "cause": cause})
+
+    @dual
+    def heartbeat(self, token: str) -> Operation[None]:
+        """Tell that a task with a heartbeat is still alive."""
+        yield from executions.answer("heartbeat", {"token": token})
 
     def session(
         self,

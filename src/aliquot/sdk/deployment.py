@@ -1,4 +1,4 @@
-"""Deployment of functions: each becomes an action, which is written only when it has changed."""
+"""Deployment of functions and workflows: each becomes an action, which is written only when it has changed."""
 
 from typing import Any, NamedTuple
 
@@ -10,7 +10,7 @@ from aliquot.sdk.wire import JSON, HttpRequest, Operation, ask, to_json
 
 
 class Deployment(NamedTuple):
-    """The result of deploying one function."""
+    """The result of deploying one function or workflow."""
 
     name: str  # of the action
     version: str
@@ -19,7 +19,20 @@ class Deployment(NamedTuple):
 
 def deploy(app: str, action: str, main: str, code: AppCode, needs: FunctionNeeds) -> Operation[Deployment]:
     """Create the action of a function, or update it if it has changed."""
-    body = _body(app, main, code, needs)
+    return (yield from _put(action, _body(app, main, code, needs)))
+
+
+def deploy_workflow(app: str, action: str, definition: dict[str, Any], *, durable: bool) -> Operation[Deployment]:
+    """Create the action of a workflow, or update it if it has changed."""
+    annotations = {"sdk": True, "sdk-app": app, **({} if durable else {"durable": False})}
+    body = {
+        "exec": {"kind": "workflow", "code": to_json(definition).decode()},
+        "annotations": [{"key": key, "value": value} for key, value in annotations.items()],
+    }
+    return (yield from _put(action, body))
+
+
+def _put(action: str, body: dict[str, Any]) -> Operation[Deployment]:
     digest = _digest(body)
     path = action_path(action)
     reply = yield from ask(HttpRequest("GET", path, {"code": "false"}))

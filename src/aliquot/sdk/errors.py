@@ -8,6 +8,7 @@ SdkError
 ├── RefusedError     the platform refuses the request, and says why
 │   └── BusyError    too many at once or in a minute, or the platform is stopping: later it may work
 ├── FunctionError    the function did not answer as it must: crashed, ran out of time or memory, does not import
+├── ExecutionError   an execution of a workflow ended with an error that has no class here
 ├── RemoteError      the function raised, or returned, something that cannot be loaded in this process
 └── PlatformError    the platform's own fault
 """
@@ -52,6 +53,15 @@ class FunctionError(SdkError):
     def __init__(self, text: str, *, activation_id: str = "") -> None:
         super().__init__(text)
         self.activation_id = activation_id
+
+
+class ExecutionError(FunctionError):
+    """An execution ended with an error, such as States.Timeout, whose name is no class of Python or of the app."""
+
+    def __init__(self, error: str, cause: str, execution: str) -> None:
+        super().__init__(f"{error}: {cause}" if cause else error, activation_id=execution)
+        self.error = error
+        self.cause = cause
 
 
 class RemoteError(FunctionError):

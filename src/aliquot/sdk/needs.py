@@ -12,7 +12,7 @@ _GROUP = "[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}"
 # Every annotation that a deployment may set. Those that it does not set are removed from the older version.
 ANNOTATIONS = (
     *("sdk", "sdk-app", "sdk-digest", "imports", "requirements", "gpu-share", "gpu-memory", "gpu-share-limit"),
-    *("gpu-memory-limit", "latency-slo-ms", "weight", "datasets", "rerun", "group"),
+    *("gpu-memory-limit", "latency-slo-ms", "weight", "datasets", "rerun", "group", "durable"),
 )
 
 
@@ -55,6 +55,11 @@ class FunctionNeeds(NamedTuple):
         return {key: value for key, value in said.items() if value is not None}
 
 
+def check_group(group: object) -> None:
+    if group is not None and not re.fullmatch(_GROUP, str(group)):
+        raise UsageError(f"group: {group!r} is not a name; it takes letters, digits, '_', '-' and '.', at most 64")
+
+
 def read_needs(
     *,
     gpu: float | None,
@@ -80,8 +85,7 @@ def read_needs(
     for name, flag in (("rerun", rerun), ("calls", bool(calls) if calls is None else calls)):
         if not isinstance(flag, bool):
             raise UsageError(f"{name}: {flag!r} does not fit; it takes True or False")
-    if group is not None and not re.fullmatch(_GROUP, str(group)):
-        raise UsageError(f"group: {group!r} is not a name; it takes letters, digits, '_', '-' and '.', at most 64")
+    check_group(group)
     for module in read_names(imports, "imports"):
         if not all(part.isidentifier() for part in module.split(".")):
             raise UsageError(f"imports: {module!r} is not a module's name; versions belong into requirements")

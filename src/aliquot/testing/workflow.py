@@ -62,6 +62,18 @@ def compiled(definition: Any) -> Machine:  # noqa: ANN401 - any JSON value
     return machine
 
 
+def in_process(function: Callable[..., Any]) -> Function:
+    """Return a function for a shell that calls a function of an app. Its errors have the names of their classes."""
+
+    def run(arguments: Any, attempt: int) -> Any:  # noqa: ANN401, ARG001 - any JSON value; as a shell calls it
+        try:
+            return function(**arguments)
+        except Exception as error:
+            raise StateError(type(error).__name__, str(error)) from error
+
+    return run
+
+
 def replayed(machine: Machine, log: list[tuple[float, Event]]) -> tuple[Execution, list[list[Command]]]:
     """Replay a log, and return the execution with the commands of each event."""
     execution = Execution(machine, secret=SECRET)

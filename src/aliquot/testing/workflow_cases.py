@@ -9,6 +9,7 @@ The results of a state are taken attempt by attempt, and the last one again and 
 a list. `seconds` in a result says how long the task takes.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType, field
@@ -53,14 +54,16 @@ class MissingResultError(Exception):
 class CaseShell(WorkflowShell):
     """A shell in which the results of tasks come from a case, by the name of the state."""
 
-    def __init__(self, definition: Any, case: WorkflowCase) -> None:  # noqa: ANN401 - any JSON value
-        super().__init__(definition)
+    def __init__(self, definition: Any, case: WorkflowCase, functions: Mapping[str, Function]) -> None:  # noqa: ANN401
+        super().__init__(definition, functions)
         self._case = case
         self._used: dict[str, int] = {}
 
     def function_of(self, command: RunTask) -> Function:
         given = self._case.tasks.get(command.state)
         results = [given] if isinstance(given, TaskResult) else given
+        if not results and command.resource in self.functions:
+            return self.functions[command.resource]
         if not results:
             raise MissingResultError(f"the state {command.state!r} runs a task, and the case has no result for it")
         number = self._used.get(command.state, 0)
@@ -84,9 +87,13 @@ class CaseOutcome(Struct):
     taken: list[tuple[str, str]]
 
 
-def run_case(definition: Any, case: WorkflowCase) -> CaseOutcome:  # noqa: ANN401 - any JSON value
-    """Run a case in virtual time."""
-    shell = CaseShell(definition, case)
+def run_case(
+    definition: Any,  # noqa: ANN401 - any JSON value
+    case: WorkflowCase,
+    functions: Mapping[str, Function] | None = None,
+) -> CaseOutcome:
+    """Run a case in virtual time. Functions by the names of their actions run where the case has no results."""
+    shell = CaseShell(definition, case, functions or {})
     differences = []
     try:
         result = shell.run(case.input)
