@@ -36,6 +36,8 @@ UNFINISHED = (
     f"import os, time\ndef main(args):\n    os.write(3, {REPLY.pack(0, False, 0, RESULT_BYTES, 0)!r})\n"
     "    os.write(3, b'x' * 100_000)\n    time.sleep(1000)\n"
 )
+FLOOD = 16  # bodies, which take half of the memory for those that arrive
+JSON_TYPE = {"Content-Type": "application/json"}
 SLEEPS = "import time\ndef main(args):\n    time.sleep(args['s'])\n    return {}\n"
 LARGE = "def main(args):\n    return {'text': 'x' * args['size'], 'given': len(args.get('given', ''))}\n"
 
@@ -135,6 +137,28 @@ def test_payloads_of_accepted_calls_wait_on_disk_and_those_of_blocking_calls_hav
     tenants.check_neighbour()
     more = [answer.json()["activationId"] for answer in answers if answer.status_code == 202]
     cancel_all(tenants.attacker, [*more, *accepted])
+
+
+@pytest.mark.budget("JSON checks")
+def test_a_flood_of_bodies_that_take_long_to_check_keeps_the_neighbours_body_not_waiting(tenants):
+    """The flood is refused, but only at its end. So it costs the attacker no calls."""
+    tenants.attacker.deploy("large", LARGE)
+    tenants.neighbour.deploy("large", LARGE)
+    body = b"{" + b"".join(b'"%x":0,' % number for number in range(150_000)) + b"not JSON"
+    answered = []
+
+    def attack(_):
+        answered.append(tenants.attacker.post("actions/large", content=body, headers=JSON_TYPE))
+
+    with ThreadPoolExecutor(FLOOD) as pool:
+        attacks = pool.map(attack, range(FLOOD))
+        wait_until(lambda: answered, what="the first body to be refused, when most of the others wait")
+        assert tenants.neighbour.result("large", {"size": 1, "given": "x" * 2 * MIB})["given"] == 2 * MIB
+        before = len(answered)
+        list(attacks)
+    assert {answer.status_code for answer in answered} == {400}, answered[0].text
+    assert before < FLOOD // 2, "the neighbour's body was checked after most of the attacker's"
+    tenants.check_neighbour()
 
 
 @pytest.mark.budget("calls in flight")

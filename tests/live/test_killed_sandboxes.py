@@ -5,7 +5,8 @@ import os
 import signal
 
 import psutil
-from sandboxes import isolation, play, result
+import pytest
+from sandboxes import isolation, play, result, strongest
 
 from aliquot.live.node.base import Status
 from aliquot.live.node.zygote_process import ZygoteProfile
@@ -149,3 +150,23 @@ def test_an_init_that_always_ends_its_zygote_is_not_repeated_for_ever(tmp_path):
         assert reports[0] == "refused"
 
     play(tmp_path, scene, isolation=isolation(walls=False))
+
+
+@pytest.mark.skipif(not strongest().confined, reason="zygotes cannot be confined here")
+@pytest.mark.parametrize("victim", ["zygote", "supervisor", "guard"])
+def test_an_init_may_be_repeated_whichever_process_of_a_confined_zygote_is_killed(tmp_path, victim):
+    async def scene(rig):
+        launched = rig.launch(f"import time\ntime.sleep(60)\n{ECHO}")
+        sandboxes = await wait_on_loop(rig.node.usage, what="the sandbox")
+        (zygote,) = rig.node._zygotes._zygotes.values()
+        guard = psutil.Process(zygote._process.pid)
+        (supervisor,) = guard.children()
+        inner = min(supervisor.children(), key=lambda process: process.create_time())
+        assert inner.pid != sandboxes[0].pid
+        if victim == "zygote":
+            guard.suspend()  # as if others had the processor: it ends after the sandbox
+        {"zygote": inner, "supervisor": supervisor, "guard": guard}[victim].kill()
+        assert (await rig.next())[:2] == ("refused", launched)
+        await run_on_another_zygote(rig)
+
+    play(tmp_path, scene, isolation=strongest())

@@ -55,11 +55,11 @@ class ParameterMerger:
         """Return an upper bound of the size of the merged payload."""
         return len(body) + (0 if self.defaults is None else len(_encode(self.defaults)))
 
-    async def merge_large(self, body: memoryview, json_checker: JsonChecker) -> memoryview:
+    async def merge_large(self, body: memoryview, json_checker: JsonChecker, tenant: str) -> memoryview:
         """Merge a large payload without copying it. Another process checks its JSON. Raises `PayloadError`."""
         defaults = self.defaults or {}
         names = tuple({**defaults, **dict.fromkeys(self.final)})
-        checked = await json_checker.check(body, is_object=True, names=names)
+        checked = await json_checker.check(body, tenant, is_object=True, names=names)
         if checked.why is not None:
             raise malformed_payload(checked.why)
         if not self.final.isdisjoint(checked.names):

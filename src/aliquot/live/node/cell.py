@@ -1,6 +1,6 @@
 """A cell: a forked and isolated process with open channels, in which no function has been loaded yet.
 
-Making a cell is the costly part of a cold start and does not depend on a tenant, so one is kept ready for each zygote.
+Making a cell is the costly part of a cold start and does not depend on a tenant, so each zygote keeps some ready.
 A cell serves one sandbox only.
 """
 
@@ -236,6 +236,15 @@ class Cell:
             then()
         else:
             self._on_fork.append(then)
+
+    @property
+    def is_ready(self) -> bool:
+        """True when the process exists and has its network."""
+        return bool(self.process.pid) and self._has_network
+
+    def on_ready(self, then: Callable[[], None]) -> None:
+        """Call `then` when the cell is ready, which may be now."""
+        self.on_fork(lambda: self.on_network(then))
 
     def on_network(self, then: Callable[[], None]) -> None:
         """Call `then` when the process has its network, which may be now."""

@@ -10,7 +10,7 @@ from aliquot.live.node.network.client import SandboxNetworks
 from aliquot.live.node.sandbox_resources import SandboxResources
 from aliquot.live.node.zygote_process import ZygoteProcess
 
-MAX_READY_CELLS = 2  # of a zygote from which sandboxes were started
+MAX_READY_CELLS = 4  # of a zygote from which sandboxes were started
 
 
 class CellPool:
@@ -50,12 +50,19 @@ class CellPool:
             raise
 
     def keep_ready(self, zygote: ZygoteProcess, count: int = 1) -> None:
-        """Have cells ready for the next starts from this zygote."""
-        while zygote.alive and zygote.ready_cells < count and self._may_keep:
-            try:
-                zygote.keep_cell(self._make(zygote))
-            except OSError:
-                return  # the next start reports it, if the reason persists
+        """Have cells ready for the next starts from this zygote, from now on as many as were ever asked for.
+
+        One is made after the other, so that the first is ready soon and starts have to compete with one only.
+        """
+        zygote.wanted_cells = max(count, zygote.wanted_cells)
+        if zygote.is_making_cell or zygote.ready_cells >= zygote.wanted_cells or not (zygote.alive and self._may_keep):
+            return
+        try:
+            cell = self._make(zygote)
+        except OSError:
+            return  # the next start reports it, if the reason persists
+        zygote.keep_cell(cell)
+        cell.on_ready(lambda: self.keep_ready(zygote))
 
     @property
     def _may_keep(self) -> bool:

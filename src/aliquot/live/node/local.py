@@ -380,8 +380,8 @@ class LocalNode(Node):
     def ended_inside(self, sandbox: LocalSandbox, outcome: Outcome) -> NestedRun | None:
         return self._listener.ended_inside(sandbox.number, outcome)
 
-    def check_json(self, result: memoryview, answer: Callable[[CheckResult], None]) -> None:
-        self._json_checker.submit(result, answer)
+    def check_json(self, sandbox: LocalSandbox, result: memoryview, answer: Callable[[CheckResult], None]) -> None:
+        self._json_checker.submit(result, sandbox.launch.tenant, answer)
 
     def _cell_ended(self, cell: Cell) -> None:
         if isinstance(cell.listener, LocalSandbox):

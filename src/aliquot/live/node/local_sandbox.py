@@ -296,7 +296,7 @@ class LocalSandbox:
         seconds = time.perf_counter() - self._begun_s
         self.state, self.deadline_s = CHECKING, math.inf
         self._connection.pause()
-        self._listener.check_json(reply.result, lambda checked: self._json_checked(reply, seconds, checked))
+        self._listener.check_json(self, reply.result, lambda checked: self._json_checked(reply, seconds, checked))
 
     def _json_checked(self, reply: LargeReply, seconds: float, checked: CheckResult) -> None:
         if self.state != CHECKING:

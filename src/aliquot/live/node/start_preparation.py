@@ -8,7 +8,7 @@ from typing import Any
 
 from aliquot.live.device.drivers import Drivers
 from aliquot.live.node.base import Launch, Outcome, Status
-from aliquot.live.node.cells import CellPool
+from aliquot.live.node.cells import MAX_READY_CELLS, CellPool
 from aliquot.live.node.dataset_views import NO_VIEWS
 from aliquot.live.node.environments.errors import RequirementsError
 from aliquot.live.node.environments.provider import Environments
@@ -18,6 +18,8 @@ from aliquot.live.node.states import IMPORTS_TIMED_OUT, StartError, error
 from aliquot.live.node.zygote_process import IMPORT_TIMEOUT_S, ZygoteProcess, ZygoteProfile
 from aliquot.live.node.zygotes import PLATFORM, ZygotePool
 from aliquot.live.store.records import PYTHON
+
+FILL_UP_DELAY_S = 0.3  # after the first cell: the server is about to answer its first requests
 
 
 class MissingEnvironmentError(Exception):
@@ -131,16 +133,21 @@ class StartPreparation:
         await self._warm_up(profile, launch.tenant)
 
     def warm_up(self, profile: ZygoteProfile) -> None:
-        """Start the zygote of a profile, and keep a cell ready there."""
-        self._spawn(self._warm_up(profile, PLATFORM))
+        """Start the zygote of a profile, and keep as many cells ready there as after a start."""
+        self._spawn(self._fill_up(profile))
 
-    async def _warm_up(self, profile: ZygoteProfile, tenant: str) -> None:
+    async def _fill_up(self, profile: ZygoteProfile) -> None:
+        await self._warm_up(profile, PLATFORM)
+        await asyncio.sleep(FILL_UP_DELAY_S)
+        await self._warm_up(profile, PLATFORM, MAX_READY_CELLS)
+
+    async def _warm_up(self, profile: ZygoteProfile, tenant: str, cells: int = 1) -> None:
         try:
             async with asyncio.timeout(IMPORT_TIMEOUT_S):
                 zygote = await self._zygotes.ready(profile, tenant)
         except (StartError, TimeoutError):
             return  # the next start reports it, if the reason persists
-        self._cells.keep_ready(zygote)
+        self._cells.keep_ready(zygote, cells)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import select
 import socket
 import subprocess
 import sys
@@ -88,6 +89,7 @@ class ZygoteProcess:
         self.failure: StartError | None = None  # why it ended, unless it was killed
         self.ended_s = 0.0  # the event loop's time
         self.views = profile.views
+        self.wanted_cells = 0  # that are to be kept ready
         self._loop = loop
         self._share = share
         self._tell_ended = ended
@@ -153,8 +155,14 @@ class ZygoteProcess:
     def has_crashed(self) -> bool:
         """Return whether the zygote could fork, and then ended without being told to and with memory left."""
         if self.alive:  # as far as the event loop has heard
-            return self._ready and self._process.poll() is not None
+            return self._ready and (self._has_hung_up() or self._process.poll() is not None)
         return self._ready and self.failure is not None and self.failure.status == Status.INTERNAL_ERROR
+
+    def _has_hung_up(self) -> bool:
+        """Return whether the other end of the control socket is closed, which comes before the end of sandboxes."""
+        poll = select.poll()
+        poll.register(self._control, 0)
+        return bool(poll.poll(0))
 
     @property
     def ready_cells(self) -> int:
@@ -162,6 +170,11 @@ class ZygoteProcess:
         while self._ready_cells and self._ready_cells[0].has_ended:
             self._ready_cells.popleft()
         return len(self._ready_cells)
+
+    @property
+    def is_making_cell(self) -> bool:
+        """True when one of these cells is not ready yet."""
+        return any(not cell.is_ready and not cell.has_ended for cell in self._ready_cells)
 
     def keep_cell(self, cell: Cell) -> None:
         """Keep a cell ready for a later start."""

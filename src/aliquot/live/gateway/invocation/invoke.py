@@ -159,7 +159,10 @@ class InvokeHandler:
     ) -> None:
         """Check a large body in another process, so that the event loop is not blocked, and begin the call."""
         try:
-            payload = body if pickled else await exchange.target.parameters.merge_large(body, self._json_checker)
+            payload = body
+            if not pickled:
+                parameters = exchange.target.parameters
+                payload = await parameters.merge_large(body, self._json_checker, principal.name)
         except CallRefusedError as error:
             exchange.refuse(refusal_for(error))
             return

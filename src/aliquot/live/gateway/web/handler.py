@@ -159,7 +159,7 @@ class WebActions:
         with self._anonymous_limit.reserve(payer, request.headers) if user is None else nullcontext():
             web_request = self._web_request(request, rest, user, named or {})
             body = await self._bodies.read_large(request.headers, request.receive, max_bytes, payer)
-            payload = await payload_of(web_request, body, target, self._json_checker)
+            payload = await payload_of(web_request, body, target, self._json_checker, payer)
             call = await self._runner.run(target, payload, request.transaction)
         activation = (b"x-openwhisk-activation-id", call.id.encode())
         if call.outcome is None:

@@ -17,28 +17,28 @@ _encode = msgspec.json.encode
 
 
 async def payload_of(
-    request: WebRequest, body: bytes | memoryview, target: WebTarget, json_checker: JsonChecker
+    request: WebRequest, body: bytes | memoryview, target: WebTarget, json_checker: JsonChecker, payer: str
 ) -> bytes | memoryview:
-    """Return the payload for a request, which comes without its body. Raises a `Refusal`."""
+    """Return the payload for a request, which comes without its body. `payer` is charged for it. Raises a `Refusal`."""
     defaults = target.target.parameters.defaults or {}
     final = target.target.parameters.final
     if isinstance(body, memoryview) and not target.raw and media.is_json(request.content_type):
         overridable = {**defaults, **arguments(request, raw=False, final=final)}
-        return await _merge_large(overridable, body, RESERVED | final | request.named.keys(), json_checker)
+        return await _merge_large(overridable, body, RESERVED | final | request.named.keys(), json_checker, payer)
     whole = msgspec.structs.replace(request, body=bytes(body))
     return _encode({**defaults, **arguments(whole, raw=target.raw, final=final)})
 
 
 async def _merge_large(
-    overridable: dict[str, object], body: memoryview, refused: frozenset[str], json_checker: JsonChecker
+    overridable: dict[str, object], body: memoryview, refused: frozenset[str], json_checker: JsonChecker, payer: str
 ) -> bytes | memoryview:
     """Merge a large JSON body without decoding it here: another process checks it and finds the keys that matter."""
     if not _OBJECT.match(body):
-        checked = await json_checker.check(body)
+        checked = await json_checker.check(body, payer)
         if checked.why is not None:
             raise malformed(checked.why)
         return b"".join((_encode(overridable)[:-1], b',"%b":' % BODY.encode(), body, b"}"))
-    checked = await json_checker.check(body, is_object=True, names=tuple(refused | overridable.keys()))
+    checked = await json_checker.check(body, payer, is_object=True, names=tuple(refused | overridable.keys()))
     if checked.why is not None:
         raise malformed(checked.why)
     if not refused.isdisjoint(checked.names):
