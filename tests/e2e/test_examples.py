@@ -8,7 +8,7 @@ import pytest
 from live_platform import QuickPlatform
 from places import ROOT
 
-HOW_TOS = [ROOT / "docs" / "how-to" / name for name in ("first-function.md", "groups.md")]
+HOW_TOS = [ROOT / "docs" / "how-to" / name for name in ("first-function.md", "groups.md", "workflows.md")]
 PAGES = [*sorted((ROOT / "examples").glob("*/README.md")), *HOW_TOS]
 
 
@@ -34,7 +34,8 @@ def test_the_page_is_true(page, platform, tmp_path):
         shutil.copytree(page.parent, folder, ignore=shutil.ignore_patterns("weights.npz", "__pycache__"))
     else:
         folder.mkdir()
-    for name, code in re.findall(r"`(\w+\.py)`:\n\n```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
+    files = r"`(\w+\.(?:py|yaml))`:\n\n```(?:python|yaml)\n(.*?)```"
+    for name, code in re.findall(files, page.read_text(encoding="utf-8"), re.DOTALL):
         (folder / name).write_text(code)
     commands = re.findall(r"^ {4,}((?:aliquot|python) .*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     assert commands
