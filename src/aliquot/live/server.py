@@ -28,6 +28,7 @@ from aliquot.live.catalogue.keys import EphemeralKeys
 from aliquot.live.catalogue.system.packages import system_entities
 from aliquot.live.datasets.fabric import Fabric
 from aliquot.live.device.service_cpu import ServiceCpu
+from aliquot.live.expressions.workers import ExpressionWorkers
 from aliquot.live.gateway.app import Gateway
 from aliquot.live.gateway.entities.kinds import check_image
 from aliquot.live.gateway.http.connections import Connections
@@ -42,6 +43,7 @@ from aliquot.live.invocations.sequences.composer import Composer
 from aliquot.live.invocations.service import Service
 from aliquot.live.invocations.sessions.records import SessionSettings
 from aliquot.live.invocations.sessions.registry import SessionRegistry
+from aliquot.live.invocations.workflows.workflows import WorkflowSettings
 from aliquot.live.node.doctor import lacking
 from aliquot.live.node.isolation import IsolationProbe
 from aliquot.live.node.local import LocalNode
@@ -153,7 +155,9 @@ async def _serve(
         max_components=settings.gateway.sequence_length,
         payloads=payloads.bytes,
         count=metrics.count,
-        max_open_executions=settings.gateway.executions_per_namespace,
+        workflows=WorkflowSettings(
+            settings.gateway.executions_per_namespace, ExpressionWorkers(partial(services.place, "expressions"))
+        ),
     )
     operator_token = OperatorToken.load(data.operator_token)
     try:
@@ -218,6 +222,7 @@ async def _serve(
         await _drain(service, composer, settings.grace_s)
         await sessions.close()
     finally:
+        await composer.workflows.expressions.stop()
         await service.stop()
         services.close()
         await store.close()

@@ -15,7 +15,7 @@ from aliquot.live.invocations.call import Call, Follower
 from aliquot.live.invocations.call_registry import CallRegistry
 from aliquot.live.invocations.errors import OverloadedError
 from aliquot.live.invocations.sessions.live_sessions import LiveSessions
-from aliquot.live.invocations.workflows.workflows import Workflows
+from aliquot.live.invocations.workflows.workflows import Workflows, WorkflowSettings
 from aliquot.live.node.base import Outcome, Status
 from aliquot.live.store.base import Store
 from aliquot.live.store.errors import NotFoundError
@@ -44,6 +44,7 @@ class FakePlatform:
         self.workflows = Workflows(
             CallRegistry(store, time.monotonic), store, _resolve_nothing, run_call=self.submit,
             cancel_call=self.cancel, count=lambda _: None, payloads=Budget("payloads", "bytes", GIB),
+            settings=WorkflowSettings(),
         )  # fmt: skip
 
     # --- Platform -----------------------------------------------------------------------------------------

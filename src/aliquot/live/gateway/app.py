@@ -39,7 +39,6 @@ from aliquot.live.invocations.metrics import Metrics
 from aliquot.live.invocations.platform import Platform
 from aliquot.live.invocations.rate_limits import CallTotals, RateLimiters
 from aliquot.live.invocations.sessions.registry import SessionRegistry
-from aliquot.live.invocations.workflows.control import ExecutionControl
 from aliquot.live.node.shared_buffers import NodeBuffers
 from aliquot.live.store.base import Store
 from aliquot.live.store.operator_token import OperatorToken
@@ -136,7 +135,7 @@ class Gateway:
             *RuleEndpoints(catalogue, settings).endpoints(),
             *AlarmEndpoints(catalogue, self.alarms, settings.alarms_per_namespace).endpoints(),
             *ActivationEndpoints(platform, store, self._responses).endpoints(),
-            *ExecutionEndpoints(ExecutionControl(platform.workflows, store), catalogue, self._metrics).endpoints(),
+            *ExecutionEndpoints(platform.workflows, store, catalogue, self._metrics).endpoints(),
             *SessionEndpoints(self.sessions).endpoints(),
             *DatasetEndpoints(self.fabric, catalogue, self._responses).endpoints(),
             *ModelEndpoints(self.fabric).endpoints(),

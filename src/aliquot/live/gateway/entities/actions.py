@@ -112,6 +112,8 @@ class ActionEndpoints:
             self._check_package(name)
             old = find_replaced(self._entities, Action, name.namespace, name.name, overwrite=overwrite)
             action = build_action(name, put, old, self._entities, self._settings, self._max_concurrent(request))
+            if action.exec.kind == WORKFLOW:
+                await check_workflow(action, self._platform.workflows.expressions)
             if (why := self._platform.reason_not_deployable(action)) is not None:
                 raise Refusal(400, why)
             action = await self._catalogue.put(action)
@@ -179,8 +181,6 @@ def build_action(
         parameters=_parameters(put, code, old, settings),
         **{**common_fields(put, old, settings), "annotations": _annotations(put, old, code.kind, settings)},
     )
-    if code.kind == WORKFLOW:
-        check_workflow(action)
     try:
         parse_needs(action)
     except InputError as error:

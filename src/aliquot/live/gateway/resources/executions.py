@@ -9,6 +9,7 @@ from msgspec import UNSET, Meta
 from aliquot.core.units import KIB, MIB
 from aliquot.live.catalogue.catalogue import Catalogue
 from aliquot.live.gateway.entities.common import PAGE
+from aliquot.live.gateway.entities.workflows import check_text
 from aliquot.live.gateway.http.names import check_activation_id, check_name
 from aliquot.live.gateway.http.query import epoch, flag, number, page_of
 from aliquot.live.gateway.http.refusal import Refusal, malformed_query, not_found
@@ -17,8 +18,9 @@ from aliquot.live.gateway.resources import execution_views as views
 from aliquot.live.invocations.call import Call
 from aliquot.live.invocations.metrics import Metrics
 from aliquot.live.invocations.workflows.control import ExecutionControl, NameInUseError, TaskAnswer
-from aliquot.live.invocations.workflows.definitions import MAX_DEFINITION_BYTES, check_definition
-from aliquot.live.invocations.workflows.workflows import StartOptions
+from aliquot.live.invocations.workflows.definitions import MAX_DEFINITION_BYTES
+from aliquot.live.invocations.workflows.workflows import StartOptions, Workflows
+from aliquot.live.store.base import Store
 from aliquot.live.store.executions import ExecutionQuery
 from aliquot.live.store.ids import Ids
 from aliquot.live.store.records import FullName
@@ -50,8 +52,9 @@ _HISTORY = (
 class ExecutionEndpoints:
     """Handles requests for executions of workflows."""
 
-    def __init__(self, control: ExecutionControl, catalogue: Catalogue, metrics: Metrics) -> None:
-        self._control = control
+    def __init__(self, workflows: Workflows, store: Store, catalogue: Catalogue, metrics: Metrics) -> None:
+        self._control = ExecutionControl(workflows, store)
+        self._expressions = workflows.expressions
         self._catalogue = catalogue
         self._metrics = metrics
         self._ids = Ids()
@@ -218,10 +221,10 @@ class ExecutionEndpoints:
     async def check(self, request: Request) -> Response:
         post: views.CheckPost = read_json(request.body or b"{}", views.CheckPost)
         given = post.definition
-        text = given if isinstance(given, str) else msgspec.json.encode(given).decode()
-        machine, complaints = check_definition(text)
-        shown = [views.ComplaintView(one.state, one.field, one.reason, one.warning) for one in complaints]
-        return json_response(views.CheckView(machine is not None, shown))
+        text = given.encode() if isinstance(given, str) else msgspec.json.encode(given)
+        checked = await check_text(text, request.namespace, self._expressions)
+        shown = [views.ComplaintView(one.state, one.field, one.reason, one.warning) for one in checked.complaints]
+        return json_response(views.CheckView(checked.is_valid, shown))
 
 
 def _id(request: Request) -> str:

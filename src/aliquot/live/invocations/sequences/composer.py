@@ -29,7 +29,7 @@ from aliquot.live.invocations.sequences.machine import (
 from aliquot.live.invocations.sequences.payloads import error
 from aliquot.live.invocations.service import Service
 from aliquot.live.invocations.sessions.live_sessions import LiveSessions
-from aliquot.live.invocations.workflows.workflows import MAX_OPEN_EXECUTIONS, Workflows
+from aliquot.live.invocations.workflows.workflows import Workflows, WorkflowSettings
 from aliquot.live.node.base import Outcome, Status
 from aliquot.live.store.base import SMALL_PAYLOAD_BYTES, Store
 from aliquot.live.store.ids import Ids
@@ -75,7 +75,7 @@ class Composer:
         max_components: int = MAX_COMPONENTS,
         payloads: Budget | None = None,
         count: Callable[[Call], None] = lambda _: None,
-        max_open_executions: int = MAX_OPEN_EXECUTIONS,
+        workflows: WorkflowSettings | None = None,
     ) -> None:
         """`payloads` is the memory for payloads. `count` is called with every component that has ended."""
         self._service = service
@@ -90,7 +90,7 @@ class Composer:
         service.nested_calls.on_ended(count)
         self.workflows = Workflows(
             service.registry, store, resolve, run_call=self.enqueue, cancel_call=self.cancel, count=count,
-            payloads=self._payloads, max_open=max_open_executions,
+            payloads=self._payloads, settings=workflows or WorkflowSettings(),
         )  # fmt: skip
 
     # --- Platform --------------------------------------------------------------------------

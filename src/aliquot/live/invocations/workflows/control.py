@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from aliquot.live.invocations.call import Call
-from aliquot.live.invocations.workflows.definitions import compile_definition
+from aliquot.live.invocations.workflows.definitions import machine_of
 from aliquot.live.invocations.workflows.loading import with_timeout
 from aliquot.live.invocations.workflows.records import LogEntry, TaskBegun, unpack_info, unpack_log
 from aliquot.live.invocations.workflows.run import ExecutionRun
@@ -158,6 +158,6 @@ def _input_of(rows: Sequence[bytes]) -> Value:
 
 def _history(stored: StoredExecution, secret: bytes) -> list[dict[str, Value]]:
     """Replay the log with an observer. It runs in a thread, with a machine of its own."""
-    machine = with_timeout(compile_definition(stored.definition), unpack_info(stored.row.body))
+    machine = with_timeout(machine_of(stored.definition), unpack_info(stored.row.body))
     log: list[tuple[float, LogEntry]] = unpack_log(stored.events)
     return replay_history(machine, [(at, one) for at, one in log if not isinstance(one, TaskBegun)], secret)

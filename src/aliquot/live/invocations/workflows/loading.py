@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.invocations.call import Call
-from aliquot.live.invocations.workflows.definitions import Definition, Definitions, compile_definition
+from aliquot.live.invocations.workflows.definitions import Definition, Definitions, machine_of
 from aliquot.live.invocations.workflows.records import ExecutionInfo, LogEntry, TaskBegun, unpack_info, unpack_log
 from aliquot.live.invocations.workflows.run import ExecutionRun
 from aliquot.live.store.executions import ExecutionTimer, StoredExecution
@@ -47,7 +47,7 @@ async def restore(
     row, info = stored.row, unpack_info(stored.row.body)
     log = unpack_log(stored.events)
     if len(log) > MAX_EVENTS_ON_THE_LOOP:
-        machine = await asyncio.to_thread(compile_definition, stored.definition)
+        machine = machine_of(stored.definition)
         definition = Definition(row.digest, stored.definition, machine)
         execution, commands = await asyncio.to_thread(_replay, with_timeout(machine, info), log, secret)
     else:

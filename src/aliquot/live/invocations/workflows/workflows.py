@@ -9,12 +9,12 @@ from msgspec import UNSET, Struct, UnsetType
 from aliquot.budgets import Budget
 from aliquot.clock import now_ms
 from aliquot.live.catalogue.resolving import ResolvedAction
+from aliquot.live.expressions.workers import ExpressionWorkers
 from aliquot.live.invocations.call import Call, Follower
 from aliquot.live.invocations.call_registry import STORE_RETRY_DELAY_S, CallRegistry, refusal_of
 from aliquot.live.invocations.errors import CallRefusedError, PayloadError, RateLimitError
 from aliquot.live.invocations.rate_limits import steady_clock
 from aliquot.live.invocations.workflows.engine import Performer
-from aliquot.live.invocations.workflows.evaluations import Evaluator, ThreadEvaluator
 from aliquot.live.invocations.workflows.executions import Executions, end_call
 from aliquot.live.invocations.workflows.loading import restored_call, with_timeout
 from aliquot.live.invocations.workflows.records import ExecutionInfo, execution_record, result_of
@@ -32,7 +32,6 @@ from aliquot.live.invocations.workflows.tasks import (
 from aliquot.live.node.base import Outcome
 from aliquot.live.store.base import Store, StoreError
 from aliquot.live.store.records import Activation, name_of_owner
-from aliquot.workflow.errors import DefinitionError
 from aliquot.workflow.interpreter import (
     Evaluate,
     Execution,
@@ -62,6 +61,13 @@ class StartOptions(Struct, frozen=True):
 PLAIN = StartOptions()
 
 
+class WorkflowSettings(Struct, frozen=True):
+    """The limits of executions, and the workers that evaluate their expressions."""
+
+    max_open: int = MAX_OPEN_EXECUTIONS  # executions of a namespace that have not ended
+    expressions: ExpressionWorkers | None = None  # made if they are not given
+
+
 class Workflows:
     """Runs the executions of all workflows. The `Composer` passes calls of workflows to it."""
 
@@ -75,16 +81,15 @@ class Workflows:
         cancel_call: Callable[[str, str], bool],
         count: Callable[[Call], None],
         payloads: Budget,
-        max_open: int = MAX_OPEN_EXECUTIONS,
-        evaluator: Evaluator | None = None,
+        settings: WorkflowSettings,
         clock: Callable[[], float] | None = None,
     ) -> None:
         """`run_call` and `cancel_call` pass the calls of tasks to the platform."""
         self._registry = registry
         self._store = store
         self._cancel_call = cancel_call
-        self._max_open = max_open
-        self._evaluator = evaluator or ThreadEvaluator()
+        self._max_open = settings.max_open
+        self.expressions = settings.expressions or ExpressionWorkers(lambda _: None)
         performer = Performer(self._run_task, self._cancel_task, self._evaluate, self._finish)
         self.executions = Executions(store, clock or steady_clock(), performer)
         self._engine = self.executions.engine
@@ -181,10 +186,7 @@ class Workflows:
             raise PayloadError(TOO_LARGE.format(len(call.payload), MAX_VALUE_SIZE))
         if (count := self._engine.open.count(owner)) >= self._max_open:
             raise RateLimitError(TOO_MANY.format(count, self._max_open))
-        try:
-            definition = self.executions.definitions.of_action(action.revision, action.exec.code)
-        except DefinitionError as error:
-            raise PayloadError(f"the definition of {action.full_name} cannot run: {error}") from error
+        definition = self.executions.definitions.of_action(action.revision, action.exec.code)
         task = call.task
         info = ExecutionInfo(
             namespace=call.namespace.name,
@@ -289,7 +291,10 @@ class Workflows:
             self._cancel_call(run.owner, task)
 
     def _evaluate(self, run: ExecutionRun, command: Evaluate) -> None:
-        self._evaluator.start(run.owner, run.definition, command, lambda evaluated: self._engine.post(run, evaluated))
+        definition = run.definition
+        self.expressions.evaluate(
+            run.owner, definition.digest, definition.text, command, lambda made: self._engine.post(run, made)
+        )
 
     def _finish(self, run: ExecutionRun, finish: Finish, record: Activation) -> None:
         call, result = run.call, result_of(finish)
