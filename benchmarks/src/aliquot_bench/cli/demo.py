@@ -22,12 +22,16 @@ def demo(
     examples: Annotated[Path, typer.Option(help="The folder with the examples of a clone.")] = Path("examples"),
     seconds: Annotated[float, typer.Option(min=1, help="How many seconds the tenants call.")] = 15,
 ) -> None:
-    """Start the platform, run three tenants, a borrowing slice and prefetched files on it, and show the results."""
+    """Start the platform, run three tenants, a borrowing slice, prefetched files and a workflow on it.
+
+    Tables and pictures show the results.
+    """
     from aliquot.testing.server import LiveServer
     from aliquot_bench.demo.files import show_files
     from aliquot_bench.demo.report import draw, latency_table
     from aliquot_bench.demo.slices import borrow_table, draw_borrow, run_borrow
     from aliquot_bench.demo.tenants import TENANTS, run_load
+    from aliquot_bench.demo.workflow import TENANT, show_workflow
 
     if not (examples / "matrix").is_dir():
         raise InputError(f"--examples: there is no {examples / 'matrix'}; run this in a clone of the repository")
@@ -35,7 +39,7 @@ def demo(
     with TemporaryDirectory(prefix="aliquot-demo-") as folder:
         server = LiveServer(Path(folder) / "data", "--devices", "host:1")
         with progress() as bar:
-            task = bar.add_task("starting the platform", total=6)
+            task = bar.add_task("starting the platform", total=7)
             with server:
                 bar.update(task, advance=1, description="deploying the examples")
                 keys = {tenant.name: server.create_namespace(tenant.name) for tenant in TENANTS}
@@ -43,14 +47,17 @@ def demo(
                 for tenant, file in zip(
                     TENANTS, ("classifier/classifier.py", "matrix/matrix.py", "echo/echo.py"), strict=True
                 ):
-                    environment = {"ALIQUOT_URL": server.url, "ALIQUOT_KEY": keys[tenant.name]}
-                    _run([sys.executable, "-m", "aliquot", "deploy", examples / file], environment)
+                    _deploy(examples / file, server.url, keys[tenant.name])
                 bar.update(task, advance=1, description=f"three tenants call for {seconds:g} s")
                 samples = run_load(server.url, keys, seconds)
                 bar.update(task, advance=1, description="a slice of a tenth borrows the rest of the device")
                 borrow = run_borrow(server)
                 bar.update(task, advance=1, description="the files of a session are prefetched")
                 files = show_files(server)
+                bar.update(task, advance=1, description="a workflow paints a picture")
+                keys[TENANT] = server.create_namespace(TENANT)
+                _deploy(examples / "workflows" / "style.py", server.url, keys[TENANT])
+                workflow = show_workflow(server, keys[TENANT])
                 bar.update(task, advance=1, description="stopping")
         from aliquot.live.invocations.journal.replay import replay_file
 
@@ -66,11 +73,17 @@ def demo(
     if not borrow.ok:
         say("The borrower did NOT get the idle compute, or did not give it back: see the table.")
     say(files.text())
+    say(workflow.text())
     draw(samples, out / "demo.png")
     draw_borrow(borrow, out / "borrow.png")
     say(f"Pictures: {out / 'demo.png'}, {out / 'borrow.png'}")
-    if replayed.differences or not borrow.ok or not files.ok or not all(sample.ok for sample in samples):
+    ok = borrow.ok and files.ok and workflow.ok and all(sample.ok for sample in samples)
+    if replayed.differences or not ok:
         raise typer.Exit(1)
+
+
+def _deploy(file: Path, url: str, key: str) -> None:
+    _run([sys.executable, "-m", "aliquot", "deploy", file], {"ALIQUOT_URL": url, "ALIQUOT_KEY": key})
 
 
 def _run(command: list[object], environment: dict[str, str] | None = None) -> None:
