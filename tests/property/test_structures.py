@@ -111,7 +111,7 @@ def test_a_fair_clock_chooses_as_a_full_scan_would(changes, max_lead, throttle):
                 clock.pass_over(members[index])
                 model.passed_over.add(index)
             case "window":
-                window.size = max(0, amount)
+                window.resize(max(0, amount), window.max_lead)
             case "claim":
                 window.claims = {index: None} if amount > 5 else {}
         first = clock.first()

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from aliquot.core.commands import Command, Fail, TakeBack
 from aliquot.core.errors import EventError
 from aliquot.core.flow import Flow
-from aliquot.core.lifecycle import BUSY, InvocationChange
+from aliquot.core.lifecycle import BUSY, END, InvocationChange
 from aliquot.core.pool import Pool
 from aliquot.core.records import Invocation, Sandbox
 from aliquot.core.waiting import admit, all_waiting, put_back, withdraw
@@ -22,12 +22,12 @@ class Calls:
     def withdraw(self, invocation: Invocation, *, now: float) -> None:
         """End an invocation that has not been dispatched."""
         del self.open[invocation.id]
-        invocation.change(InvocationChange.END, now)
+        invocation.change(END, now)
         withdraw(invocation)
 
     def end(self, invocation: Invocation, *, now: float) -> None:
         """End an invocation that is in flight."""
-        invocation.change(InvocationChange.END, now)
+        invocation.change(END, now)
         del self.open[invocation.id]
         self._leave(invocation, now=now)
 
@@ -35,7 +35,7 @@ class Calls:
         """Queue invocations that were held back, and start keep-alive if the flow is idle."""
         if flow.held_back:
             admit(flow)
-        if flow.idle and not flow.closed:
+        if not flow.queued and not flow.in_flight and not flow.closed:
             self._pool.flow_idled(flow, now=now)
 
     def fail_queued(self, flow: Flow, reason: str, *, now: float) -> None:

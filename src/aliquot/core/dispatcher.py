@@ -9,7 +9,7 @@ from aliquot.core.domain import Domain
 from aliquot.core.errors import PolicyError
 from aliquot.core.flow import Flow
 from aliquot.core.interfaces import Advice, Choice, SwapIn
-from aliquot.core.lifecycle import HOST_WARM, WARM, InvocationChange, SandboxChange, SandboxState
+from aliquot.core.lifecycle import DISPATCH, HOST_WARM, RUN, RUN_SANDBOX, WARM, SandboxState
 from aliquot.core.pool import Pool
 from aliquot.core.prefetching.by_node import NodePrefetchers
 from aliquot.core.records import Invocation, Sandbox
@@ -54,11 +54,11 @@ class Dispatcher:
 
         The turn continues where the last step left it, because often only one slot becomes free at a time.
         """
-        count = len(domains)
-        if count == 1:
-            while self._dispatch_next(domains[0], now):
+        if len(domains) == 1:
+            domain = domains[0]
+            while (domain.queued or domain.policy.advice) and self._dispatch_next(domain, now):
                 pass
-        elif count:
+        elif domains:
             self._alternate(domains, now)
         if self._tenant_slots.queued:
             while self._dispatch_beyond_limit(self._tenant_slots, now):
@@ -70,6 +70,37 @@ class Dispatcher:
             self._turn %= count
             refused = 0 if self._dispatch_next(domains[self._turn], now) else refused + 1
             self._turn += 1
+
+    def dispatch_alone(self, invocation: Invocation, domains: Sequence[Domain], *, now: float) -> bool:
+        """Dispatch an invocation that is the only event of its step without queueing it, if nothing else waits.
+
+        The commands are those of the long way. Return False if it must be queued, because its flow needs more than an
+        idle sandbox, or because its policy wants to see it in its queue.
+        """
+        flow = invocation.flow
+        spec = flow.spec
+        if flow.kept or flow.misfit is not None or spec.instances is not None or spec.datasets:
+            return False
+        if flow.ahead is not None and flow.ahead.place_for(invocation) is not None:
+            return False
+        for domain in domains:
+            if domain.queued or domain.policy.advice:
+                return False
+        domain = flow.domain
+        choice = domain.policy.choose_alone(flow, domain.view)
+        if choice is None:
+            return False
+        domain.view.freed.clear()
+        if len(domains) > 1:
+            self._turn = domains.index(domain) + 1  # as if it had had its turn
+        sandbox = None if choice.sandbox is None else self._pool.sandboxes.get(choice.sandbox.id)
+        if sandbox is None or sandbox.flow is not flow or sandbox.invocation is not None:
+            raise PolicyError(
+                f"{type(domain.policy).__name__} chose {flow.key} ({choice.reason}), but not an idle sandbox of it"
+            )
+        flow.in_flight += 1
+        self._assign(domain, invocation, sandbox, _START[sandbox.state], choice.reason, now)
+        return True
 
     def _dispatch_beyond_limit(self, tenant_slots: TenantSlots, now: float) -> bool:
         """Give a tenant with few calls in flight a slot beyond a device's limit, and return False if none can have one.
@@ -89,13 +120,13 @@ class Dispatcher:
 
     def _dispatch_next(self, domain: Domain, now: float) -> bool:
         """Make one dispatch of this domain, and return False if its policy waits."""
-        advice = domain.policy.advise(domain.view)
-        if advice:
+        policy, view = domain.policy, domain.view
+        if policy.advice:
+            advice, policy.advice = policy.advice, []
             self._move_memory(advice, now)
         if not domain.queued or not domain.has_slot():
             return False
-        view = domain.view
-        choice = domain.policy.choose(view)
+        choice = policy.choose(view)
         view.freed.clear()
         if choice is None:
             return False
@@ -123,20 +154,27 @@ class Dispatcher:
     ) -> None:
         invocation = take_head(flow)
         flow.in_flight += 1
+        reason = choice.reason
         if sandbox is None:
-            start = Start.COLD
-            sandbox = self._pool.start(invocation, devices, choice.reason, now=now)
+            started = self._pool.start(invocation, devices, reason, now=now)
+            self._assign(domain, invocation, started, Start.COLD, reason, now)
         else:
-            start = _START[sandbox.state]
+            self._assign(domain, invocation, sandbox, _START[sandbox.state], reason, now)
+
+    def _assign(
+        self, domain: Domain, invocation: Invocation, sandbox: Sandbox, start: Start, reason: str, now: float
+    ) -> None:
+        """Assign an invocation that has left its queue to the sandbox, and run it if the sandbox is ready."""
         self._pool.assign(sandbox, invocation)
         if sandbox.state is HOST_WARM:
             self._pool.load(sandbox, "a call was dispatched to it", invocation.id, now=now)
         invocation.sandbox = sandbox
         invocation.dispatched = now
-        invocation.change(InvocationChange.DISPATCH, now)
+        invocation.change(DISPATCH, now)
         invocation.take_slots(self._dispatches)
         self._dispatches += 1
-        self._outbox.append(Dispatch(invocation.id, sandbox.id, sandbox.place, start, choice.reason))
+        self._outbox.append(Dispatch(invocation.id, sandbox.id, sandbox.place, start, reason))
+        flow = invocation.flow
         domain.policy.dispatched(flow, invocation, sandbox.device, domain.view)
         if flow.spec.datasets:
             self._prefetcher.call_dispatched(invocation)
@@ -158,7 +196,7 @@ class Dispatcher:
         busy.uses += 1
         invocation.sandbox = busy
         invocation.dispatched = now
-        invocation.change(InvocationChange.DISPATCH, now)
+        invocation.change(DISPATCH, now)
         invocation.take_slots(self._dispatches)
         self._dispatches += 1
         self._outbox.append(Dispatch(invocation.id, busy.id, busy.place, Start.WARM, choice.reason))
@@ -178,19 +216,20 @@ class Dispatcher:
         self._pool.assign(sandbox, invocation)
         invocation.sandbox = sandbox
         invocation.dispatched = now
-        invocation.change(InvocationChange.DISPATCH, now)
+        invocation.change(DISPATCH, now)
         invocation.take_slots(self._dispatches)
         self._dispatches += 1
         flow.domain.policy.dispatched(flow, invocation, sandbox.device, flow.domain.view)
-        sandbox.change(SandboxChange.RUN)
-        invocation.change(InvocationChange.RUN, now)
+        sandbox.change(RUN_SANDBOX)
+        invocation.change(RUN, now)
         self._slices.begin_run(sandbox)
 
     def run(self, sandbox: Sandbox, invocation: Invocation, *, now: float) -> None:
         """Run the invocation in its sandbox, which is ready."""
-        sandbox.change(SandboxChange.RUN)
-        invocation.change(InvocationChange.RUN, now)
-        self._slices.begin_run(sandbox)
+        sandbox.change(RUN_SANDBOX)
+        invocation.change(RUN, now)
+        if sandbox.slice is not None:
+            self._slices.begin_run(sandbox)
         self._outbox.append(Run(invocation.id, sandbox.id))
 
 

@@ -10,7 +10,7 @@ from aliquot.core.device import Device
 from aliquot.core.device_index import MAX_CANDIDATES, MAX_COMPARED, DeviceClass
 from aliquot.core.idle_places import IdlePlaces, IdleSandboxes
 from aliquot.core.interfaces import Expiry
-from aliquot.core.lifecycle import HOST_WARM
+from aliquot.core.lifecycle import HOST_WARM, WARM
 from aliquot.core.model import FlowKey, FunctionSpec
 from aliquot.core.nodes import NodeWait
 from aliquot.core.records import Invocation, Sandbox
@@ -152,7 +152,7 @@ class Flow:
         candidates = idle.resident or idle.not_resident
         if self.kept and candidates:
             return self._nearest(candidates)
-        return candidates[next(reversed(candidates))] if candidates else None
+        return next(reversed(candidates.values())) if candidates else None
 
     def place_ahead(self) -> Device | None:
         """Return the device on which a busy sandbox takes the flow's first invocation ahead, or None."""
@@ -172,7 +172,7 @@ class Flow:
         for idle in self.idle_by_device.values():
             candidates = idle.resident or idle.not_resident
             if candidates and idle.device.slots:  # otherwise its node gets no work
-                places.append((idle.device, candidates[next(reversed(candidates))]))
+                places.append((idle.device, next(reversed(candidates.values()))))
         return places
 
     def places_with_slots(self, count: int) -> list[tuple[Device, Sandbox]]:
@@ -218,7 +218,7 @@ class Flow:
         for idle in listed:
             candidates = idle.resident or idle.not_resident
             if candidates and idle.device.slots:  # otherwise its node gets no work
-                sandbox = self._nearest(candidates) if self.kept else candidates[next(reversed(candidates))]
+                sandbox = self._nearest(candidates) if self.kept else next(reversed(candidates.values()))
                 places.append((idle.device, sandbox))
         return sorted(places, key=lambda place: self.nearness(place[1])) if self.kept else places
 
@@ -240,6 +240,25 @@ class Flow:
         """Return whether an idle sandbox of the flow is in the memory of the device."""
         idle = self.idle_by_device.get(device.index)
         return bool(idle and idle.resident)
+
+    def is_resident(self) -> bool:
+        """Return whether one of its `idle_places` is warm."""
+        if self.places is not None:
+            return any(sandbox.state is WARM for _, sandbox in self.idle_places())
+        for idle in self.idle_by_device.values():  # a generator would be slower  # noqa: SIM110
+            if idle.resident and idle.device.slots:
+                return True
+        return False
+
+    def has_swapped_out(self) -> bool:
+        """Return whether `swapped_out` has any."""
+        if self.places is not None:
+            return bool(self.swapped_out())
+        for idle in self.idle_by_device.values():
+            for sandbox in idle.not_resident.values():
+                if sandbox.state is HOST_WARM:
+                    return True
+        return False
 
     def swapped_out(self) -> list[Sandbox]:
         """Return the idle sandboxes whose bytes are on the host, the most recently used on each device first.

@@ -68,6 +68,7 @@ class Queueing(ABC):
     def __init__(self, params: Params, generator: RandomSource) -> None:
         self.params = params
         self.generator = generator
+        self.advice: list[Advice] = []  # memory to move; the scheduler takes all of it before it asks for a choice
 
     @classmethod
     def companions(cls, params: Params) -> Companions:
@@ -78,9 +79,13 @@ class Queueing(ABC):
     def choose(self, view: View) -> Choice | None:
         """Return the next dispatch, or None to wait. Called again after each dispatch until it returns None."""
 
-    def advise(self, view: View) -> Sequence[Advice]:
-        """Return memory to move since the last call. Called before every `choose`."""
-        return ()
+    def choose_alone(self, flow: FlowView, view: View) -> Choice | None:
+        """Return the dispatch of an invocation that has just arrived while nothing waits, or None to queue it first.
+
+        It is the choice to which `enqueued` and `choose` would lead, in an idle sandbox. The invocation is in no queue,
+        and `enqueued` is not called. If this returns None, it has no side effects.
+        """
+        return None
 
     def opened(self, flow: FlowView, view: View) -> None:
         """Called when a flow of this domain is created."""

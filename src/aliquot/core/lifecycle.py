@@ -69,7 +69,10 @@ INVOCATION: dict[tuple[InvocationState, InvocationChange], InvocationState] = {
     (InvocationState.RUNNING, InvocationChange.END): InvocationState.ENDED,
 }
 
-# Module-level names for states that every call compares: looking a member up in its enum costs as much as a call.
+# Module-level names for states and changes of every call: looking a member up in its enum costs as much as a call.
 WARM, HOST_WARM, BUSY = SandboxState.WARM, SandboxState.HOST_WARM, SandboxState.BUSY
+RUN_SANDBOX, FINISH = SandboxChange.RUN, SandboxChange.FINISH
+QUEUED = InvocationState.QUEUED
+DISPATCH, RUN, END = InvocationChange.DISPATCH, InvocationChange.RUN, InvocationChange.END
 
-HOLDS_DEVICE_MEMORY = (SandboxState.STARTING, SandboxState.LOADING, SandboxState.WARM, SandboxState.BUSY)
+HOLDS_DEVICE_MEMORY = (SandboxState.WARM, SandboxState.BUSY, SandboxState.STARTING, SandboxState.LOADING)

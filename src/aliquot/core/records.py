@@ -10,9 +10,9 @@ from aliquot.core.interfaces import Allotment, Expiry, ExpiryAction
 from aliquot.core.lifecycle import (
     HOLDS_DEVICE_MEMORY,
     INVOCATION,
+    QUEUED,
     SANDBOX,
     InvocationChange,
-    InvocationState,
     SandboxChange,
     SandboxState,
 )
@@ -50,7 +50,7 @@ class Invocation:
         self.deadline: float | None = None
         self.cost_limit: float | None = None
         self.session: SessionState | None = None
-        self.state = InvocationState.QUEUED
+        self.state = QUEUED
         self.sandbox: Sandbox | None = None
         self.share = 0.0  # part of compute held while in flight, summed over its devices
         self.dispatched: float = 0
@@ -71,12 +71,13 @@ class Invocation:
         """Take a slot on each device of the sandbox. `dispatch` is the number of this dispatch, counted from 0."""
         flow = self.flow
         declared, tenant = flow.spec.share, flow.key[0]
-        self.share = 0.0
+        total = 0.0
         for device in self.devices:
             share = min(declared, 1.0) if declared else device.default_share
             device.take_slot(share, tenant)
             device.last_dispatch = dispatch
-            self.share += share
+            total += share
+        self.share = total
 
     def free_slots(self) -> None:
         devices = self.devices

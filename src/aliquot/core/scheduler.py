@@ -41,7 +41,7 @@ from aliquot.core.events import (
 )
 from aliquot.core.flow import Flow
 from aliquot.core.interfaces import Eviction, ExpiryAction, KeepAlive, Packing, Prefetching, Queueing, Sharing
-from aliquot.core.lifecycle import BUSY, InvocationState, SandboxChange, SandboxState
+from aliquot.core.lifecycle import BUSY, FINISH, QUEUED, SandboxState
 from aliquot.core.membership import Membership
 from aliquot.core.model import FlowKey
 from aliquot.core.pool import Pool
@@ -82,6 +82,7 @@ class Scheduler:
         self._dispatcher = Dispatcher(self.registry, self.pool, self.slices, self.prefetcher, self._outbox)
         self._membership = Membership(self.registry, self.pool, self._calls, self._timers, self.prefetcher, node_wait_s)
         self._arrivals = 0
+        self._alone = False  # whether the current event is the only one of its step
         self._domains: list[Domain] = []  # those of the registry, as a list for the loops of every step
         self._handlers = self._make_handlers()
 
@@ -125,38 +126,38 @@ class Scheduler:
         self.now = now
         for domain in self._domains:
             domain.view.now = now
-        wrong = self._handle(events)
-        domains, timers = self._domains, self._timers  # a new function may just have added a domain
-        self._dispatcher.decide(domains, now=now)
+        handlers, wrong = self._handlers, []
+        self._alone = len(events) == 1
+        for event in events:
+            try:
+                handlers[type(event)](event)
+            except EventError as error:
+                wrong.append(_describe(error, event, events))
+        self._dispatcher.decide(self._domains, now=now)
         if self.prefetcher.needs_decision:
             self.prefetcher.decide(now=now)
-        heap = timers.heap
+        heap = self._timers.heap
         if heap and heap[0][0] <= now:
             self._expire()
-        earliest = inf
-        for domain in domains:
-            wake = domain.policy.wake_at()
-            if wake is not None and now < wake < earliest:
-                earliest = wake
-        wake = timers.next_wake(now, earliest)
-        if wake is not None:
-            self._outbox.append(WakeAt(wake))
+        self._request_wake(now)
         if wrong:
             raise EventError("; ".join(wrong))
         commands = self._outbox.copy()
         self._outbox.clear()
         return commands
 
-    def _handle(self, events: Sequence[Event]) -> list[str]:
-        """Handle each event, and return the errors of those that cannot have happened."""
-        wrong: list[str] = []
-        handlers = self._handlers
-        for number, event in enumerate(events):
-            try:
-                handlers[type(event)](event)
-            except EventError as error:
-                wrong.append(f"event {number} of {len(events)}, {type(event).__name__}: {error}")
-        return wrong
+    def _request_wake(self, now: float) -> None:
+        """Request a wake-up for the next timer or a policy, unless the shell knows of one that comes as early."""
+        timers, earliest = self._timers, inf
+        for domain in self._domains:
+            wake = domain.policy.wake_at()
+            if wake is not None and now < wake < earliest:
+                earliest = wake
+        heap, announced = timers.heap, timers.announced
+        if earliest < announced or announced <= now or (heap and heap[0][0] < announced):
+            wake = timers.next_wake(now, earliest)
+            if wake is not None:
+                self._outbox.append(WakeAt(wake))
 
     # --- devices and functions --------------------------------------------------------------------------
 
@@ -230,6 +231,8 @@ class Scheduler:
             invocation.session = self.pool.session_sandboxes.session(event.tenant, event.session)
         flow.expiry = None
         self.invocations[invocation.id] = invocation
+        if self._alone and self._dispatcher.dispatch_alone(invocation, self._domains, now=self.now):
+            return
         enqueue(flow, invocation)
         if flow.spec.datasets:
             node = partial(self.registry.data_node, flow, invocation.session)
@@ -239,7 +242,7 @@ class Scheduler:
         invocation = self.invocations.get(event.invocation)
         if invocation is None:
             return  # it ended before the cancellation arrived
-        if invocation.state is InvocationState.QUEUED:
+        if invocation.state is QUEUED:
             self._calls.withdraw(invocation, now=self.now)
             self._outbox.append(Fail(invocation.id, event.reason))
             self._calls.settle(invocation.flow, now=self.now)
@@ -247,7 +250,7 @@ class Scheduler:
             self._calls.cancel(invocation, invocation.sandbox, event.reason, now=self.now)
 
     def _run_finished(self, event: RunFinished) -> None:
-        sandbox = self._sandbox(event.sandbox)
+        sandbox = self.pool.sandboxes.get(event.sandbox) or self._sandbox(event.sandbox)
         if sandbox is None:
             return
         invocation = sandbox.invocation
@@ -261,17 +264,19 @@ class Scheduler:
             flow.record_run(sandbox.device.spec.kind, event.run_s)
             if flow.ahead is not None:
                 flow.ahead.record_run(event.inside_s)
+        now, pool, calls = self.now, self.pool, self._calls
         if sandbox.ahead:
-            self._calls.begin_next(sandbox, now=self.now)
+            calls.begin_next(sandbox, now=now)
         else:
-            sandbox.change(SandboxChange.FINISH)
-            self.slices.end_run(sandbox)
-            self.pool.release(sandbox, now=self.now)
+            sandbox.change(FINISH)
+            if sandbox.slice is not None:
+                self.slices.end_run(sandbox)
+            pool.release(sandbox, now=now)
             if invocation.session is not None:
-                self.pool.keep(sandbox, invocation.session, now=self.now)
-        self._calls.end(invocation, now=self.now)
+                pool.keep(sandbox, invocation.session, now=now)
+        calls.end(invocation, now=now)
         self._outbox.append(Complete(invocation.id))
-        self._calls.settle(flow, now=self.now)
+        calls.settle(flow, now=now)
 
     def _runs_taken_back(self, event: RunsTakenBack) -> None:
         sandbox = self._sandbox(event.sandbox)
@@ -353,3 +358,9 @@ class Scheduler:
         if not 0 < number <= self.pool.started:
             raise EventError(f"there never was a sandbox {number}")
         return self.pool.sandboxes.get(number)
+
+
+def _describe(error: EventError, event: Event, events: Sequence[Event]) -> str:
+    """Return the error of an event with its number in the step."""
+    number = next(number for number, each in enumerate(events) if each is event)
+    return f"event {number} of {len(events)}, {type(event).__name__}: {error}"

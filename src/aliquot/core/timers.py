@@ -26,7 +26,7 @@ class Timers:
         self.heap: list[tuple[float, int, Expiring]] = []  # nothing is due before the first entry
         self._order = 0
         self._armed = 0  # number of entries that are not stale
-        self._announced = inf  # time of the wake-up that was requested from the shell
+        self.announced = inf  # time of the wake-up that was requested from the shell
 
     def arm(self, subject: Expiring) -> None:
         """Make sure that the subject has an entry no later than its expiry."""
@@ -62,18 +62,18 @@ class Timers:
 
     def woke(self) -> None:
         """Record that the shell's wake-up has come. It may be early, so the next step requests another if needed."""
-        self._announced = inf
+        self.announced = inf
 
     def next_wake(self, now: float, requested: float) -> float | None:
         """Return when the shell must wake the core, for a timer or a policy's request, unless it knows already."""
-        announced = self._announced
+        announced = self.announced
         if announced <= now:
-            announced = self._announced = inf
+            announced = self.announced = inf
         if self.heap and self.heap[0][0] < announced:
             requested = min(self._first_expiry(), requested)
         if requested >= announced:
             return None
-        self._announced = requested = grid_time(requested)
+        self.announced = requested = grid_time(requested)
         return requested
 
     def _first_expiry(self) -> float:

@@ -157,6 +157,8 @@ class FlowView(Protocol):
     def nearness(self, sandbox: SandboxView) -> int: ...  # to the session of its head; smaller is nearer
     def resident_on(self, device: DeviceView) -> bool: ...
     def place_ahead(self) -> DeviceView | None: ...  # a busy sandbox there takes its head (`ahead.py`)
+    def is_resident(self) -> bool: ...
+    def has_swapped_out(self) -> bool: ...
 
 
 class DeviceChooser(Protocol):
@@ -303,8 +305,11 @@ class View:
                 slots += own.slots
             return taken / slots
         for device in self.devices:
-            taken += max(device.running, device.shares_used * device.slots)  # they differ if shares are declared
-            slots += device.slots
+            running, of_device = device.running, device.slots
+            if running:
+                shares = device.shares_used * of_device  # it differs from the number that runs if shares are declared
+                taken += max(running, shares)
+            slots += of_device
         return taken / slots
 
     def could_hold(self, flow: FlowView, device: DeviceView) -> bool:
@@ -341,10 +346,11 @@ class View:
 
     def fits(self, flow: FlowView, device: DeviceView) -> bool:
         """Return whether that device alone has room for a new sandbox of the flow."""
+        if device.running >= device.slots:
+            return False
         spec = flow.spec
         return (
-            device.running < device.slots
-            and spec.memory_bytes <= device.free_bytes + device.evictable_bytes
+            spec.memory_bytes <= device.free_bytes + device.evictable_bytes
             and self.has_slot(flow, device)
             and spec.runs_on(device.spec)
         )
@@ -354,12 +360,14 @@ class View:
 
         With pooled slots a full device will do, unless the flow has declared a share, which is guaranteed.
         """
-        flow = sandbox.flow
-        if not self.pools_slots or flow.spec.share is not None:
-            for device in sandbox.devices:
-                if not self.has_slot(flow, device):
+        spec = sandbox.flow.spec
+        share = spec.share
+        if share is not None or not self.pools_slots:
+            for device in sandbox.devices:  # as in `has_slot`, but quicker
+                needed_share = min(share, 1.0) if share else device.default_share
+                if device.running >= device.slots or device.shares_used + needed_share > MAX_SHARES:
                     return False
         if sandbox.state in HOLDS_DEVICE_MEMORY:
             return True
-        needed = flow.spec.memory_bytes
+        needed = spec.memory_bytes
         return all(needed <= device.free_bytes + device.evictable_bytes for device in sandbox.devices)

@@ -144,23 +144,26 @@ class Simulation:
     def moments(self) -> Iterator[float]:
         """Run to the end, and yield the time of each step."""
         arrivals = iter(self._scenario.workload)
+        step, take, recorder = self._step, self._queue.take, self.recorder
+        step(0, self._setup_events())
         arrival = next(arrivals, None)
-        self._step(0, self._setup_events())
-        sample_at = self._sample_every_s
+        arrives_at = inf if arrival is None else arrival.time_s
+        sample_at = self._sample_every_s or inf
         while True:
-            now, events = self._queue.take(inf if arrival is None else arrival.time_s)
+            now, events = take(arrives_at)
             if now == inf:
                 break
-            if arrival is None or arrival.time_s > now:
-                self._step(now, events)
+            if arrives_at > now:
+                step(now, events)
             else:
-                while arrival is not None and arrival.time_s == now:
+                while arrival is not None and arrives_at == now:
                     events.append(self._arrive(arrival, now))
                     arrival = next(arrivals, None)
-                self._step(now, events)
-                self.recorder.step_ended(now)
-            if now >= sample_at > 0:
-                self.recorder.sample_fairness(now)
+                    arrives_at = inf if arrival is None else arrival.time_s
+                step(now, events)
+                recorder.step_ended(now)
+            if now >= sample_at:
+                recorder.sample_fairness(now)
                 sample_at = now + self._sample_every_s
             yield now
         self._finish()
@@ -194,18 +197,17 @@ class Simulation:
         name = str(self._next_number)
         self._next_number += 1
         self._calls[name] = self.recorder.arrived(arrival, now)
-        if arrival.session is not None:
+        _, function, tenant, _, deadline_s, cost_limit, session, _ = arrival
+        if session is not None:
             self._sessions.arrived(arrival, now)
-        return InvocationArrived(
-            name, arrival.tenant, arrival.function, arrival.deadline_s, arrival.cost_limit, arrival.session
-        )
+        return InvocationArrived(name, tenant, function, deadline_s, cost_limit, session)
 
     def _step(self, now: float, events: list[Event]) -> None:
-        performers = self._performers
         if self._has_files:
             self._fabric.observe(events)
         if self._shares_compute:
             self._machine.finished([event for event in events if type(event) is RunFinished], now)
+        performers = self._performers
         for command in self.scheduler.step(now, events):
             performers[type(command)](command, now)
         if self._checks:
@@ -234,7 +236,9 @@ class Simulation:
         if call.arrival.reads:
             self._fabric.close(command.invocation, now)
         self.recorder.finished(call, now)
-        self._ended(call, now)
+        self.ended += 1
+        if call.arrival.session is not None:
+            self._sessions.ended(call.arrival, now)
 
     def _reject(self, command: Reject, now: float) -> None:
         call = self._calls.pop(command.invocation)

@@ -37,23 +37,27 @@ class EventQueue:
 
     def take(self, until: float) -> tuple[float, list[Event]]:
         """Return the next time, `until` at the latest, and its events in order. Callbacks of that time are called."""
-        heap, cancelled = self._heap, self._cancelled
-        if cancelled:
-            while heap and heap[0][1] in cancelled:
-                cancelled.remove(heappop(heap)[1])
+        heap = self._heap
+        if self._cancelled:
+            self._drop_cancelled()
         events: list[Event] = []
         if not heap or heap[0][0] > until:
             return until, events
-        at, number, entry = heappop(heap)
-        while True:
+        at = heap[0][0]
+        while heap and heap[0][0] == at:
+            _, number, entry = heappop(heap)
             if number == self._wake:
                 self._wake = -1
             if callable(entry):
                 entry(at)
             else:
                 events.append(entry)
-            while heap and heap[0][1] in cancelled:  # the callback may have cancelled it
-                cancelled.remove(heappop(heap)[1])
-            if not heap or heap[0][0] != at:
-                return at, events
-            _, number, entry = heappop(heap)
+            if self._cancelled:  # a callback may have cancelled the next one
+                self._drop_cancelled()
+        return at, events
+
+    def _drop_cancelled(self) -> None:
+        """Remove cancelled entries from the front."""
+        heap, cancelled = self._heap, self._cancelled
+        while heap and heap[0][1] in cancelled:
+            cancelled.remove(heappop(heap)[1])

@@ -93,7 +93,7 @@ class FairnessMeter:
             self._count(flow)
             self._rate += by
         if flow.rate:
-            flow.service_s = flow.service_at(now)
+            flow.service_s += flow.rate * (now - flow.since) / flow.weight
         flow.since = now
         if flow.pairs:
             self._compare(flow, now)

@@ -26,7 +26,8 @@ class FunctionPlacement:
     """
 
     __slots__ = (
-        "accelerated", "bytes_to_move", "declared", "demand", "device", "devices", "share", "speed", "times", "total",
+        "accelerated", "bytes_to_move", "declared", "demand", "device", "devices", "run_s", "share", "speed", "times",
+        "total",
     )  # fmt: skip
 
     def __init__(self, function: FunctionSpec, device: DeviceSpec, place: Place) -> None:
@@ -35,6 +36,7 @@ class FunctionPlacement:
         self.speed = device.speed
         self.declared = function.times
         self.times = function.times_on(device)
+        self.run_s = self.times.run_s or 0  # the declared time
         self.share = function.share_on(device)  # part of each device during a run
         self.total = self.share * len(place)
         self.demand = min(1, function.share or 1)  # part of each device that a run alone would use
@@ -130,7 +132,7 @@ class SimulatedMachine:
         """
         sandbox = command.sandbox
         placement = self._sandboxes[sandbox]
-        run_s = _actual(placement, actual_s)
+        run_s = placement.run_s if actual_s is None else _actual(placement, actual_s)
         if not self.shares_compute:
             whole_s = run_s if began is None else after(run_s, now - began)
             self._queue.add(after(now, run_s), RunFinished(command.invocation, sandbox, whole_s))
@@ -174,11 +176,9 @@ def _run_finished(command: Run, began: float, at: float) -> QueueEntry:
     return RunFinished(command.invocation, command.sandbox, between(began, at))
 
 
-def _actual(placement: FunctionPlacement, actual_s: float | None) -> float:
+def _actual(placement: FunctionPlacement, actual_s: float) -> float:
     """Scale a call's run time to this device, by the declared times or else by the device's speed."""
     declared, times = placement.declared, placement.times
-    if actual_s is None:
-        return times.run_s or 0
     if not declared.run_s:
         return actual_s if placement.speed == 1 else actual_s / placement.speed
     if times.run_s == declared.run_s:

@@ -85,7 +85,7 @@ class RunRecorder:
     def arrived(self, arrival: Arrival, now: float) -> SimulatedCall:
         if self.first_arrival_s is None:
             self.first_arrival_s = now
-        call = SimulatedCall(arrival, self._flows[arrival.tenant, arrival.function])
+        call = SimulatedCall(arrival, self._flows[arrival[2], arrival[1]])  # tenant and function
         self._arrived.append(call)
         return call
 
@@ -117,8 +117,11 @@ class RunRecorder:
         flow = call.flow
         flow.starts[command.start] += 1
         if call.queued:  # otherwise its node was lost before it ran, and it is dispatched again
-            flow.wait_s.append(between(call.arrival.time_s, now))
-            self._left_queue(call, now)
+            arrived = call.arrival[0]
+            flow.wait_s.append(0.0 if arrived == now else between(arrived, now))
+            call.queued = False
+            if call.waits:
+                flow.fairness.dequeued(flow.meter, now)
         if self._on_dispatch is not None:
             start = "cold" if command.start is Start.COLD else "warm"
             arrival = call.arrival
@@ -133,22 +136,23 @@ class RunRecorder:
             call.flow.fairness.dequeued(call.flow.meter, now)
 
     def started(self, call: SimulatedCall, share: float, now: float, *, accelerated: bool) -> None:
+        flow = call.flow
         call.started = now
         call.share = share
         call.accelerated = accelerated
-        call.flow.fairness.rate_changed(call.flow.meter, share, now)
+        flow.fairness.rate_changed(flow.meter, share, now)
 
     def finished(self, call: SimulatedCall, now: float) -> None:
-        arrival, flow = call.arrival, call.flow
-        latency_s = between(arrival.time_s, now)
+        arrival, flow, share = call.arrival, call.flow, call.share
+        latency_s = between(arrival[0], now)
         flow.latency_s.append(latency_s)
         if arrival.deadline_s is not None:
             flow.deadlines += 1
             flow.deadlines_met += latency_s <= arrival.deadline_s
         if call.accelerated:
-            self.busy_s += call.share * (now - call.started)
+            self.busy_s += share * (now - call.started)
         self.last_finish_s = now
-        flow.fairness.rate_changed(flow.meter, -call.share, now)
+        flow.fairness.rate_changed(flow.meter, -share, now)
 
     def sample_fairness(self, now: float) -> None:
         """Append Jain's index since the last sample, if flows competed in that time."""

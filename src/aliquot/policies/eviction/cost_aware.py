@@ -41,11 +41,19 @@ class CostAware(Eviction[E]):
             worth, number = heappop(heap)
             if worths.get(number) == worth:
                 del worths[number]  # the heap may hold an entry twice with the same worth
-                candidates.append((_worth(entries[number], now), number))
+                entry = entries[number]  # its worth as in `_worth`, without a call
+                next_use_s = entry.next_use_s(now)
+                if next_use_s is None:
+                    candidates.append((0.0, number))
+                else:
+                    next_use_s = max(next_use_s, MIN_NEXT_USE_S)
+                    candidates.append((entry.reload_s / (next_use_s * (entry.bytes or 1)), number))
+        if not candidates:
+            return None
         for candidate in candidates:
             worths[candidate[1]] = candidate[0]
             heappush(heap, candidate)
-        return entries[min(candidates)[1]] if candidates else None
+        return entries[min(candidates)[1]]
 
 
 def _worth(entry: E, now: float) -> float:

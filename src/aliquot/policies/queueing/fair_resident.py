@@ -17,7 +17,7 @@ Decision 0008 has the theory. Four switches turn single ideas off for ablations:
 from collections.abc import Iterable, Sequence
 from math import inf
 
-from aliquot.core.interfaces import Advice, Choice, Companions, Params, Queueing, RandomSource, SwapIn
+from aliquot.core.interfaces import Choice, Companions, Params, Queueing, RandomSource, SwapIn
 from aliquot.core.view import DeviceView, FlowView, InvocationView, View
 from aliquot.policies.queueing.parts.blocked_flows import BlockedFlows
 from aliquot.policies.queueing.parts.expected_end import EndEstimator, ExpectedEnd, WaitDecision, reload_s
@@ -55,7 +55,6 @@ class FairResident(Queueing):
         self._charged: dict[str, float] = {}  # by invocation in flight
         self._typical = 0.0  # moving mean of the charge of a dispatch
         self._typical_swap = 0.0  # the same of swap-ins alone
-        self._advice: list[Advice] = []
         self._start_s = 0.0  # start time of the last choice
         self._changed: dict[int, FlowView] = {}  # their urgency is updated before the next choice
         self._heads: dict[int, tuple[int, float]] = {}  # by flow: number of its head, and since when it is the head
@@ -80,7 +79,7 @@ class FairResident(Queueing):
         self._clock.close(flow)
         for invocation in self._occupancy.forget(flow):
             del self._charged[invocation]
-        self._advice = [advice for advice in self._advice if advice.flow is not flow]
+        self.advice = [advice for advice in self.advice if advice.flow is not flow]
         self._changed.pop(flow.index, None)
         self._heads.pop(flow.index, None)
         self._beside_idle.pop(flow.index, None)
@@ -90,11 +89,12 @@ class FairResident(Queueing):
         self._retry(self._blocked.take_all())
 
     def enqueued(self, flow: FlowView, invocation: InvocationView, view: View) -> None:
-        if flow.queued == 1 and not flow.in_flight and flow.swapped_out():
-            self._advice.append(SwapIn(flow))
         if flow.queued == 1:
+            if not flow.in_flight and flow.has_swapped_out():
+                self.advice.append(SwapIn(flow))
             self._heads[flow.index] = (invocation.number, view.now)
-        if flow.queued == 1 or flow in self._blocked:  # otherwise its urgency is unchanged
+            self._changed[flow.index] = flow
+        elif flow in self._blocked:  # otherwise its urgency is unchanged
             self._changed[flow.index] = flow
 
     def redeployed(self, flow: FlowView, view: View) -> None:
@@ -129,8 +129,9 @@ class FairResident(Queueing):
         if self._start_s > 0 and self._start_s <= (load_s := reload_s(flow, device)):
             swap = load_s * share
             self._typical_swap += LEARNING_RATE * (swap - self._typical_swap) if self._typical_swap else swap
-        lead = self._window.max_lead = self._params.window_steps * self._typical
-        self._window.size = max(lead / devices, self._params.window_swaps * self._typical_swap)
+        params = self._params
+        lead = params.window_steps * self._typical
+        self._window.resize(max(lead / devices, params.window_swaps * self._typical_swap), lead)
 
     def finished(self, flow: FlowView, invocation: InvocationView, view: View) -> None:
         charged = self._charged.pop(invocation.id)
@@ -152,16 +153,19 @@ class FairResident(Queueing):
     # --- decisions --------------------------------------------------------------------------------------
 
     def choose(self, view: View) -> Choice | None:
-        for flow in self._blocked.ready(view):
-            self._changed[flow.index] = flow
-        if len(self._changed) == 1:
-            (flow,) = self._changed.values()
+        changed, blocked = self._changed, self._blocked
+        if blocked:
+            for flow in blocked.ready(view):
+                changed[flow.index] = flow
+        if len(changed) == 1:
+            (flow,) = changed.values()
             if flow.queued and self._clock.is_only_choice(flow):
                 return self._choose_only(view, flow)
-        for flow in self._changed.values():
-            self._blocked.discard(flow)
+        for flow in changed.values():
+            if blocked:
+                blocked.discard(flow)
             self._update_urgency(flow)
-        self._changed.clear()
+        changed.clear()
         for _ in range(MAX_ATTEMPTS):
             first = self._clock.first()
             if first is None:
@@ -172,10 +176,21 @@ class FairResident(Queueing):
             self._block(first, choice)
         return None
 
+    def choose_alone(self, flow: FlowView, view: View) -> Choice | None:
+        if self._changed or not self._params.joint or not flow.is_resident():
+            return None
+        if not flow.in_flight and flow.has_swapped_out():
+            return None  # it asks for them to be loaded when it is queued
+        best = self._estimator.best_idle(view, flow)
+        if best is None or best.start_s > 0 or not self._clock.is_only_choice(flow):
+            return None
+        return self._chosen(flow, best)
+
     def _choose_only(self, view: View, flow: FlowView) -> Choice | None:
         """Choose for a flow that is the only candidate, as most are, without updating the clock first."""
         self._changed.clear()
-        self._blocked.discard(flow)
+        if self._blocked:
+            self._blocked.discard(flow)
         choice = self._choice(view, flow)
         if isinstance(choice, Choice):
             return choice
@@ -191,14 +206,8 @@ class FairResident(Queueing):
         for flow in flows:
             self._changed[flow.index] = flow
 
-    def advise(self, view: View) -> Sequence[Advice]:
-        if not self._advice:
-            return ()
-        advice, self._advice = self._advice, []
-        return advice
-
     def wake_at(self) -> float | None:
-        return self._blocked.next_at()
+        return self._blocked.next_at() if self._blocked else None
 
     def _choice(self, view: View, flow: FlowView) -> Choice | WaitDecision:
         if not self._params.joint:
@@ -213,8 +222,12 @@ class FairResident(Queueing):
             wait = self._estimator.better_to_wait(view, flow, best, waited_s)
             if wait is not None:
                 return wait
+        return self._chosen(flow, best)
+
+    def _chosen(self, flow: FlowView, best: ExpectedEnd) -> Choice:
         self._start_s = best.start_s
-        return Choice(flow, *best.place, f"most urgent, done in {best.cost_s - best.displaced_s:.3g} s by estimate")
+        device, sandbox = best.place
+        return Choice(flow, device, sandbox, f"most urgent, done in {best.cost_s - best.displaced_s:.3g} s by estimate")
 
     def _waited_s(self, view: View, flow: FlowView, best: ExpectedEnd) -> float:
         """Return how long the flow's head has waited although it could have started on a device that is idle.

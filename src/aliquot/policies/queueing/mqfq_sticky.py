@@ -23,7 +23,7 @@ from enum import StrEnum
 
 from msgspec import field
 
-from aliquot.core.interfaces import Advice, Choice, Companions, Params, Queueing, RandomSource, SwapIn, SwapOut
+from aliquot.core.interfaces import Choice, Companions, Params, Queueing, RandomSource, SwapIn, SwapOut
 from aliquot.core.view import DeviceView, FlowView, InvocationView, View
 from aliquot.policies.queueing.parts.flow_heap import FlowHeap
 from aliquot.policies.queueing.parts.placement import sticky
@@ -70,7 +70,6 @@ class MqfqSticky(Queueing):
         self._by_start: FlowHeap[float] = FlowHeap()
         self._candidates: FlowHeap[tuple[int, int]] = FlowHeap()
         self._throttled: FlowHeap[float] = FlowHeap()
-        self._advice: list[Advice] = []
         self._max_step = 0.0  # largest tau / weight so far, by which a dispatch may exceed T
         self._max_lead = 0.0  # S - GVT of a flow after a dispatch
         self._checked_gvt = 0.0  # GVT when the invariants were last checked
@@ -94,7 +93,7 @@ class MqfqSticky(Queueing):
     def closed(self, flow: FlowView, view: View) -> None:
         self._leave(flow)
         del self.tags[flow.index]
-        self._advice = [advice for advice in self._advice if advice.flow is not flow]
+        self.advice = [advice for advice in self.advice if advice.flow is not flow]
         self._advance()
 
     def enqueued(self, flow: FlowView, invocation: InvocationView, view: View) -> None:
@@ -132,16 +131,12 @@ class MqfqSticky(Queueing):
         tags = self.tags[flow.index]
         self._update(flow, tags)
         if tags.steps and tags.state is FlowState.THROTTLED:  # the sandbox that was busy then is idle now
-            self._advice.append(SwapOut(flow))
+            self.advice.append(SwapOut(flow))
 
     def expired(self, flow: FlowView, view: View) -> None:
         self.tags[flow.index].state = FlowState.INACTIVE  # keep-alive has already swapped its memory out
 
     # --- decisions --------------------------------------------------------------------------------------
-
-    def advise(self, view: View) -> Sequence[Advice]:
-        advice, self._advice = self._advice, []
-        return advice
 
     def choose(self, view: View) -> Choice | None:
         flow = self._candidates.first()
@@ -187,9 +182,9 @@ class MqfqSticky(Queueing):
     def _enter(self, flow: FlowView, tags: FlowTags, state: FlowState) -> None:
         before, tags.state = tags.state, state
         if before is not FlowState.ACTIVE and state is FlowState.ACTIVE:
-            self._advice.append(SwapIn(flow))
+            self.advice.append(SwapIn(flow))
         elif before is FlowState.ACTIVE and state is not FlowState.ACTIVE:
-            self._advice.append(SwapOut(flow))
+            self.advice.append(SwapOut(flow))
 
     def _leave(self, flow: FlowView) -> None:
         for heap in (self._by_start, self._throttled):

@@ -20,6 +20,9 @@ class BlockedFlows:
         self._by_device: dict[int, dict[int, FlowView]] = {}
         self._until: FlowHeap[float] = FlowHeap()
 
+    def __len__(self) -> int:
+        return len(self._flows)
+
     def __contains__(self, flow: FlowView) -> bool:
         return flow.index in self._flows
 

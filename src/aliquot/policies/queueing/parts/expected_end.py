@@ -1,7 +1,8 @@
 """Estimate where a call would end first, and whether it is better to wait for a sandbox that the flow already has."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from aliquot.core.lifecycle import HOLDS_DEVICE_MEMORY, WARM
 from aliquot.core.view import DeviceView, FlowView, View
@@ -9,7 +10,7 @@ from aliquot.policies.queueing.parts.occupancy import Occupancy
 from aliquot.policies.queueing.parts.placement import Placement, packed
 
 
-class ExpectedEnd(NamedTuple):
+class ExpectedEnd(Struct, frozen=True, gc=False):
     """A placement with its cost: the seconds until the call's end, and those that others lose by it."""
 
     cost_s: float
@@ -21,7 +22,7 @@ class ExpectedEnd(NamedTuple):
 MIN_WAIT_S = 0.001  # before a decision to wait is reconsidered
 
 
-class WaitDecision(NamedTuple):
+class WaitDecision(Struct, frozen=True, gc=False):
     """A decision to wait until something is freed on one of these devices, or on any if None, or until that time."""
 
     devices: Sequence[DeviceView] | None
@@ -49,10 +50,10 @@ class EndEstimator:
 
     def best_start_s(self, flow: FlowView) -> float:
         """Return the start time where the flow starts fastest, even if that device is full."""
+        if flow.is_resident():
+            return 0.0
         best_s: float | None = None
-        for device, sandbox in flow.idle_places():
-            if sandbox.state is WARM:
-                return 0.0
+        for device, _ in flow.idle_places():
             load_s = reload_s(flow, device)
             best_s = load_s if best_s is None else min(best_s, load_s)
         if best_s is not None:
@@ -70,18 +71,24 @@ class EndEstimator:
     def best(self, view: View, flow: FlowView) -> ExpectedEnd | None:
         """Return the placement with the earliest expected end, an idle sandbox before a new one.
 
-        Among equal ones, a sandbox kept for the head's session comes first. Then the packing chooses for a declared
-        share, and otherwise the first device is taken. A busy sandbox that takes the call ahead is better than an idle
-        one, because it need not wake up.
+        A busy sandbox that takes the call ahead is better than an idle one, because it need not wake up.
         """
         ahead = flow.place_ahead()
         if ahead is not None and self.allowed(ahead):
             return ExpectedEnd(self.run_s(flow, ahead), 0.0, 0.0, (ahead, None))
-        best: ExpectedEnd | None = None
-        nearest = 0
+        return self.best_idle(view, flow) or self._best_new(view, flow)
+
+    def best_idle(self, view: View, flow: FlowView) -> ExpectedEnd | None:
+        """Return the placement in an idle sandbox with the earliest expected end.
+
+        Among equal ones, a sandbox kept for the head's session comes first. Then the packing chooses for a declared
+        share, and otherwise the first device is taken.
+        """
+        best: tuple[float, int, float, float] | None = None  # cost and nearness, start and displacement
         as_good: list[Placement] = []
         datasets, limited = flow.spec.datasets, self._adaptive and self._occupancy.limited
-        for device, sandbox in view.idle_places(flow):
+        for place in view.idle_places(flow) if view.many else flow.idle_places():
+            device, sandbox = place
             if device.running < device.slots and (not limited or self.allowed(device)) and view.can_use(sandbox):
                 start_s = displaced_s = 0.0
                 if sandbox.state not in HOLDS_DEVICE_MEMORY:
@@ -90,15 +97,15 @@ class EndEstimator:
                 if datasets:
                     cost_s += view.data_s(flow, device)
                 nearness = flow.nearness(sandbox)
-                if best is None or (cost_s, nearness) < (best.cost_s, nearest):
-                    best = ExpectedEnd(cost_s, start_s, displaced_s, (device, sandbox))
-                    nearest, as_good = nearness, [best.place]
-                elif (cost_s, nearness) == (best.cost_s, nearest):
-                    as_good.append((device, sandbox))
-        return _chosen(view, flow, best, as_good) if best else self._best_new(view, flow)
+                if best is None or cost_s < best[0] or (cost_s == best[0] and nearness < best[1]):
+                    best = cost_s, nearness, start_s, displaced_s
+                    as_good = [place]
+                elif cost_s == best[0] and nearness == best[1]:
+                    as_good.append(place)
+        return None if best is None else ExpectedEnd(best[0], best[2], best[3], _first_of(view, flow, as_good))
 
     def _best_new(self, view: View, flow: FlowView) -> ExpectedEnd | None:
-        best: ExpectedEnd | None = None
+        best: tuple[float, float, float] | None = None  # cost, start and displacement
         as_good: list[Placement] = []
         for device in view.candidates(flow):
             if self.allowed(device) and view.can_start(flow, device) and flow.idle_on(device) is None:
@@ -106,16 +113,17 @@ class EndEstimator:
                 if device.pool_full:
                     displaced_s += start_s  # the start of the sandbox that is stopped, if it is like this one
                 cost_s = start_s + displaced_s + self._stretched_run_s(flow, device) + view.data_s(flow, device)
-                if best is None or cost_s < best.cost_s:
-                    best = ExpectedEnd(cost_s, start_s, displaced_s, (device, None))
-                    as_good = [best.place]
-                elif cost_s == best.cost_s:
+                if best is None or cost_s < best[0]:
+                    best = cost_s, start_s, displaced_s
+                    as_good = [(device, None)]
+                elif cost_s == best[0]:
                     as_good.append((device, None))
-        return _chosen(view, flow, best, as_good) if best else None
+        return None if best is None else ExpectedEnd(*best, _first_of(view, flow, as_good))
 
     def _stretched_run_s(self, flow: FlowView, device: DeviceView) -> float:
-        run_s = self.run_s(flow, device)
-        if flow.spec.share or not device.running:  # a declared share is guaranteed, whatever else runs there
+        known = flow.run_estimates_s.get(device.spec.kind, flow.run_estimate_s)
+        run_s = self._unknown_s if known is None else known
+        if not device.running or flow.spec.share:  # a declared share is guaranteed, whatever else runs there
             return run_s
         return run_s * self._occupancy.stretch(device, device.running + 1)
 
@@ -163,12 +171,17 @@ class EndEstimator:
         return shortest_s, idle
 
 
-def _chosen(view: View, flow: FlowView, best: ExpectedEnd, as_good: Sequence[Placement]) -> ExpectedEnd:
+def _first_of(view: View, flow: FlowView, as_good: Sequence[Placement]) -> Placement:
+    """Return one of several placements that cost the same."""
     if len(as_good) == 1:
-        return best
+        return as_good[0]
     if flow.spec.share:
-        return best._replace(place=packed(view, flow, as_good) or best.place)
-    return best._replace(place=min(as_good, key=lambda place: place[0].index))
+        return packed(view, flow, as_good) or as_good[0]
+    return min(as_good, key=_device_index)
+
+
+def _device_index(place: Placement) -> int:
+    return place[0].index
 
 
 def reload_s(flow: FlowView, device: DeviceView) -> float:

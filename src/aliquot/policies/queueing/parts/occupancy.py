@@ -77,17 +77,26 @@ class Occupancy:
         return sum(len(own) for own in self._by_flow.values())
 
     def began(self, flow: FlowView, invocation: InvocationView, device: DeviceView, ends: float) -> None:
-        run = ActiveRun(tuple(each.index for each in invocation.devices), ends, device.running)
-        for index in run.devices:
-            self._by_device.setdefault(index, {})[invocation.id] = run
-        insort(self._by_flow.setdefault(flow.index, []), (ends, invocation.id, run))
+        devices, name = invocation.devices, invocation.id
+        indices = (device.index,) if len(devices) == 1 else tuple(each.index for each in devices)
+        run = ActiveRun(indices, ends, device.running)
+        for index in indices:
+            on_device = self._by_device.get(index)
+            if on_device is None:
+                on_device = self._by_device[index] = {}
+            on_device[name] = run
+        own = self._by_flow.get(flow.index)
+        if own:
+            insort(own, (ends, name, run))
+        else:
+            self._by_flow[flow.index] = [(ends, name, run)]
 
     def ended(self, flow: FlowView, invocation: InvocationView, device: DeviceView) -> None:
         run = self._by_device[device.index].get(invocation.id)
         if run is None:
             return
         own = self._by_flow[flow.index]
-        del own[bisect_left(own, (run.ends, invocation.id))]
+        del own[bisect_left(own, (run.ends, invocation.id)) if len(own) > 1 else 0]
         for index in run.devices:
             del self._by_device[index][invocation.id]
         if invocation.run_s:
@@ -145,7 +154,7 @@ class Occupancy:
         known_s = self._deviation_s.get(flow.index, 0.0)
         self._deviation_s[flow.index] = known_s + LEARNING_RATE * (abs(run_s - estimate_s) - known_s)
         kind = device.spec.kind
-        if self.max_worthwhile(device) < device.slots:
+        if self.limited or (kind, device.slots) not in self._limits:
             self._test_limit(device)
         alone = self._alone.get((flow.index, kind))
         if alone is None:
@@ -164,6 +173,8 @@ class Occupancy:
     def _test_limit(self, device: DeviceView) -> None:
         """Forget the measurement above the limit from time to time, because below it nothing is learned about more."""
         kind, limit = device.spec.kind, self.max_worthwhile(device)
+        if limit >= device.slots:
+            return
         self._runs_at_limit[kind] = self._runs_at_limit.get(kind, 0) + 1
         if self._runs_at_limit[kind] >= RETRY_AFTER_RUNS:
             self._runs_at_limit[kind] = 0

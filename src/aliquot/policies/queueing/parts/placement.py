@@ -51,6 +51,18 @@ def sticky(view: View, flow: FlowView, allowed: Callable[[DeviceView], bool] | N
     return swapped_out or _most_free_slots(view, flow, allowed)
 
 
+def warm_place(view: View, flow: FlowView) -> Placement | None:
+    """Return the idle sandbox in device memory that `sticky` would choose for a flow without datasets, or None."""
+    if flow.spec.share:
+        places = view.idle_places(flow)
+        usable = [place for place in places if place[1].state in HOLDS_DEVICE_MEMORY and view.can_use(place[1])]
+        return packed(view, flow, usable)
+    for place in view.idle_places(flow):
+        if place[1].state in HOLDS_DEVICE_MEMORY and view.can_use(place[1]):
+            return place
+    return None
+
+
 def packed(view: View, flow: FlowView, places: Sequence[Placement]) -> Placement | None:
     """Let the packing choose among the placements."""
     if len(places) < 2:  # noqa: PLR2004 - there is no choice

@@ -37,23 +37,22 @@ class FairWindow:
     than `throttle` windows ahead waits, even if no other member can use a free slot.
     """
 
-    __slots__ = ("claims", "max_lead", "size", "throttle")
+    __slots__ = ("claims", "max_distance", "max_lead", "max_start", "size", "throttle")
 
     def __init__(self, size: float, max_lead: float = 0, throttle: float | None = None) -> None:
-        self.size = size
-        self.max_lead = max_lead
         self.throttle = throttle
         self.claims: dict[int, None] = {}  # eligible flows that wait for more to become free, so none may pass them
+        self.resize(size, max_lead)
 
-    @property
-    def max_distance(self) -> float:
-        """Return the distance beyond which a member is throttled."""
-        return inf if self.throttle is None else self.throttle * self.size
-
-    @property
-    def max_start(self) -> float:
-        """Return the distance up to which charges add up."""
-        return max(self.size, self.max_lead if self.throttle is None else self.max_distance)
+    def resize(self, size: float, max_lead: float) -> None:
+        self.size = size
+        self.max_lead = max_lead
+        if self.throttle is None:
+            self.max_distance = inf  # beyond it a member is throttled
+            self.max_start = max(size, max_lead)  # up to it charges add up
+        else:
+            self.max_distance = self.throttle * size
+            self.max_start = max(size, self.max_distance)
 
 
 class FairClock(Generic[M]):
@@ -139,8 +138,8 @@ class FairClock(Generic[M]):
         A dispatch beyond the window used what the others could not. Such charges put members that share it in order,
         but they add up to a bounded lead, so that nobody pays for long.
         """
-        start = self.starts.get(member.index, self.now)
-        self.starts[member.index] = min(start, self.now + self.window.max_start) + amount
+        start, limit = self.starts.get(member.index, self.now), self.now + self.window.max_start
+        self.starts[member.index] = min(start, limit) + amount
 
     def correct(self, member: M, amount: float) -> None:
         """Correct an earlier charge."""
@@ -187,28 +186,37 @@ class FairClock(Generic[M]):
 
     def _advance(self) -> None:
         """Advance the virtual time. It never goes back, not even when a charge is corrected downwards."""
-        starts, listed, heap = self.starts, self._listed, self._by_start
+        heap = self._by_start
+        if heap:
+            self._advance_to_first(heap)
+        heap = self._ahead
+        if not heap:
+            return
+        starts, urgency = self.starts, self._urgency
         while heap:
             start, index, member = heap[0]
-            if index in self._urgency and starts[index] == start:
+            if index in urgency and starts[index] == start:
+                if start - self.now > self.window.size:
+                    return
+                heappush(self._eligible, (urgency[index], index, member))
+            heappop(heap)
+
+    def _advance_to_first(self, heap: list[tuple[float, int, M]]) -> None:
+        """Advance to the smallest start tag of the waiting members."""
+        starts, listed, urgency = self.starts, self._listed, self._urgency
+        while heap:
+            start, index, member = heap[0]
+            if index in urgency and starts[index] == start:
                 self.now = max(self.now, start)
-                break
+                return
             if listed.get(index) != start:
                 heappop(heap)
-            elif index in self._urgency:
+            elif index in urgency:
                 listed[index] = starts[index]
                 heapreplace(heap, (starts[index], index, member))
             else:
                 del listed[index]
                 heappop(heap)
-        heap = self._ahead
-        while heap:
-            start, index, member = heap[0]
-            if index in self._urgency and starts[index] == start:
-                if start - self.now > self.window.size:
-                    return
-                heappush(self._eligible, (self._urgency[index], index, member))
-            heappop(heap)
 
     def _drop_stale(self) -> None:
         """Rebuild the heaps with one entry for each waiting member."""
