@@ -44,6 +44,18 @@ def test_short_calls_are_handed_to_the_busy_sandbox_and_run_in_order():
     assert not made.scheduler.invocations
 
 
+@pytest.mark.parametrize("policy", ["fair_resident", "fcfs"])
+def test_a_call_that_arrives_alone_goes_to_the_busy_sandbox_rather_than_to_an_idle_one(policy):
+    made = harness(policy=policy, inside_s=0)
+    both = made.call("short", "short")
+    made.ready(both)
+    for command in of_type(Dispatch, both):
+        finish(made, command)
+    (run,) = of_type(Run, made.call("short"))
+    (following,) = of_type(RunNext, made.call("short"))
+    assert following.sandbox == run.sandbox
+
+
 def test_a_call_handed_ahead_is_run_by_no_other_command():
     made = harness()
     run, following = of_type(Run | RunNext, made.call("short", "short"))
