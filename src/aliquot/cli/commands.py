@@ -22,6 +22,7 @@ class CommandEntry(NamedTuple):
 
 COMMANDS = {
     "up": CommandEntry("up.up", RUN),
+    "down": CommandEntry("down.down", RUN),
     "doctor": CommandEntry("doctor.doctor", RUN),
     "deploy": CommandEntry("deploy.deploy", DEVELOP, TakesPairs),
     "invoke": CommandEntry("invoke.invoke", DEVELOP, TakesPairs),
@@ -44,6 +45,9 @@ COMMANDS = {
     "model": CommandEntry("model.app", OPERATE),
     "namespace": CommandEntry("namespace.app", OPERATE),
     "token": CommandEntry("token.token", OPERATE),
+    "backup": CommandEntry("backup.backup", OPERATE),
+    "restore": CommandEntry("backup.restore", OPERATE),
+    "service": CommandEntry("service.app", OPERATE),
     "replay": CommandEntry("replay.replay", OPERATE),
     "study": CommandEntry("study.study", STUDY),
     "simulate": CommandEntry("simulate.simulate", STUDY),

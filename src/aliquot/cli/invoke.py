@@ -14,7 +14,7 @@ from aliquot.cli.results import print_json, seconds
 from aliquot.cli.values import Param, read_params
 from aliquot.sdk.calls import action_path
 from aliquot.sdk.events import ACCEPT, EVENTS_TIMEOUT_S, events_request, read_events
-from aliquot.sdk.wire import JSON, HttpRequest, to_json
+from aliquot.sdk.wire import JSON, HttpReply, HttpRequest, to_json
 
 _POLL_S = 0.5
 
@@ -47,13 +47,16 @@ def invoke(
     payload = read_params(param, json_input, "--json-input")
     gateway = connect(data)
     if no_wait:
-        activation_id = begin(gateway, name, payload, wait=False, session=session)
+        activation_id = begin(gateway, name, payload, session=session)
         if as_json:
             print_json({"activationId": activation_id})
         else:
             say(activation_id)
         return
-    record = _followed(gateway, name, payload, session) if follow else call(gateway, name, payload, session=session)
+    if follow:
+        record = _followed(gateway, name, payload, session)
+    else:
+        record = call(gateway, name, payload, session=session, with_logs=as_json)
     response = record["response"]
     if as_json:
         print_json(record)
@@ -104,9 +107,18 @@ def _follow(gateway: GatewayClient, request: HttpRequest, what: str, printed: Ca
     return record
 
 
-def call(gateway: GatewayClient, name: str, payload: dict[str, Any], *, session: str = "") -> dict[str, Any]:
-    """Call a function, wait for its end however long it takes, and return its record."""
-    return wait_for_record(gateway, begin(gateway, name, payload, wait=True, session=session))
+def call(
+    gateway: GatewayClient, name: str, payload: dict[str, Any], *, session: str = "", with_logs: bool = False
+) -> dict[str, Any]:
+    """Call a function, wait for its end however long it takes, and return its record.
+
+    The reply to the call has the record without logs. A server that stops meanwhile still sends that reply.
+    """
+    reply = _start(gateway, name, payload, {"blocking": "true"}, session)
+    body = reply.json()
+    if isinstance(body, dict) and "response" in body and not with_logs:
+        return body
+    return wait_for_record(gateway, _activation_of(reply, name))
 
 
 def describe_failure(response: dict[str, Any]) -> str:
@@ -116,17 +128,28 @@ def describe_failure(response: dict[str, Any]) -> str:
     return f"{response['status']}: {error if isinstance(error, str) else json.dumps(error, ensure_ascii=False)}"
 
 
-def begin(gateway: GatewayClient, name: str, payload: dict[str, Any], *, wait: bool, session: str = "") -> str:
-    """Start a call and return its activation id, with `wait` after its end, otherwise once it is accepted."""
+def begin(gateway: GatewayClient, name: str, payload: dict[str, Any], *, session: str = "") -> str:
+    """Start a call, and return its activation id once it is accepted."""
+    return _activation_of(_start(gateway, name, payload, {}, session), name)
+
+
+def _start(
+    gateway: GatewayClient, name: str, payload: dict[str, Any], query: dict[str, str | int], session: str
+) -> HttpReply:
     from aliquot.sdk import answers
 
-    query = ({"blocking": "true"} if wait else {}) | ({"session": session} if session else {})
+    query |= {"session": session} if session else {}
     reply = gateway.reply("POST", action_path(name), query=query, body=payload)
-    if activation_id := reply.headers.get(answers.ACTIVATION):
-        return activation_id
-    if reply.status == 404 and not (session and session.encode() in reply.body):  # noqa: PLR2004 - no such function
+    is_call = answers.ACTIVATION in reply.headers
+    if reply.status == 404 and not is_call and not (session and session.encode() in reply.body):  # noqa: PLR2004
         raise gateway.unknown(ACTIONS, name)
-    return str(answers.check(reply, name).json()["activationId"])
+    return reply if is_call else answers.check(reply, name)
+
+
+def _activation_of(reply: HttpReply, name: str) -> str:
+    from aliquot.sdk import answers
+
+    return reply.headers.get(answers.ACTIVATION) or str(answers.check(reply, name).json()["activationId"])
 
 
 def wait_for_record(gateway: GatewayClient, activation_id: str) -> dict[str, Any]:
@@ -146,7 +169,7 @@ def _summary(record: dict[str, Any]) -> str:
     notes = annotations_of(record)
     start = f"{notes.get('start', 'cold' if 'initTime' in notes else 'warm')} start"
     if notes.get("kind") == "sequence":
-        start = f"{len(record.get('logs', ()))} calls"
+        start = "sequence"
     parts = [f"{record['activationId']}: {start}"]
     if notes.get("device"):
         parts.append(f"on {notes['device']}")

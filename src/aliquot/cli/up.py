@@ -1,5 +1,6 @@
 """`aliquot up`: starts the platform on this machine."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -129,7 +130,7 @@ def up(
         from aliquot.live.datasets.settings import read_fabric
         from aliquot.live.gateway.settings import parse_limits
         from aliquot.live.node.network.egress import parse_egress
-        from aliquot.live.server import serve
+        from aliquot.live.server import ServerReports, serve
         from aliquot.live.settings import OVERCOMMIT, ServerSettings, keep, parse_devices, physical_memory
         from aliquot.live.usage.file import check_size
         from aliquot.logs import set_up_logs
@@ -161,9 +162,18 @@ def up(
 
         set_up_logs()
         try:
-            serve(settings, lambda ready: _announce(ready, settings), probe)
+            serve(settings, ServerReports(lambda ready: _announce(ready, settings), _stopping(grace)), probe)
         finally:
             remove_server()
+
+
+def _stopping(grace_s: float) -> Callable[[int], None]:
+    def tell(running: int) -> None:
+        if running:
+            calls = "1 call runs" if running == 1 else f"{running} calls run"
+            output.print(f"stopping: {calls}, at most {grace_s:g} s; Ctrl-C ends them", highlight=False)
+
+    return tell
 
 
 def _read_tls(certificate: Path | None, key: Path | None) -> "Tls | None":

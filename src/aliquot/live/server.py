@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from ipaddress import ip_address
 from shutil import which
+from types import FrameType
 from typing import Any
 
 import structlog
@@ -77,10 +78,18 @@ class Ready(Struct, frozen=True):
     datasets: int = 0
 
 
-def serve(settings: ServerSettings, on_ready: Callable[[Ready], None], probe: IsolationProbe) -> None:
-    """Run until SIGTERM or SIGINT. Raises `InputError` if the settings do not allow a start.
+class ServerReports(Struct, frozen=True):
+    """Functions that the server calls to say what happens."""
 
-    `probe` is a running probe of the machine's isolation, with the data directory of the settings.
+    ready: Callable[[Ready], None]
+    stopping: Callable[[int], None]  # with the number of calls that run
+
+
+def serve(settings: ServerSettings, reports: ServerReports, probe: IsolationProbe) -> None:
+    """Run until SIGTERM or SIGINT. A SIGINT after that does not wait for calls that run.
+
+    `probe` is a running probe of the machine's isolation, with the data directory of the settings. Raises `InputError`
+    if the settings do not allow a start.
     """
     use_one_heap()
     nodejs = which("node") is not None
@@ -90,7 +99,7 @@ def serve(settings: ServerSettings, on_ready: Callable[[Ready], None], probe: Is
     try:
         with ExitStack() as stack:
             listeners = [stack.enter_context(listener) for listener in listen(settings.host, settings.port)]
-            uvloop.run(_serve(settings, shares, data, listeners, on_ready, probe))
+            uvloop.run(_serve(settings, shares, data, listeners, reports, probe))
     finally:
         data.release()
 
@@ -100,7 +109,7 @@ async def _serve(
     shares: DescriptorShares,
     data: DataDirectory,
     listeners: list[socket.socket],
-    on_ready: Callable[[Ready], None],
+    reports: ServerReports,
     probe: IsolationProbe,
 ) -> None:
     try:
@@ -209,17 +218,20 @@ async def _serve(
             public = {"url": url, "namespace": name, "key": key, "pid": ready.pid}
             data.publish(public | {"operator": operator_token.text})
             operator_token.on_rotated(lambda token: data.publish(public | {"operator": token}))
-            on_ready(ready)  # before the ready file, because its readers expect the output
+            reports.ready(ready)  # before the ready file, because its readers expect the output
             if settings.ready_file is not None:
                 write_private(settings.ready_file, json.dumps(public))
 
-        server = _Server(_uvicorn_config(settings, app, gateway_settings), connections, started)
+        server = _Server(
+            *(_uvicorn_config(settings, app, gateway_settings), connections, started),
+            on_stopping=lambda: reports.stopping(service.running_calls()),
+        )
         await app.alarms.start()
         await server.serve(sockets=listeners)
         await app.alarms.stop()
         for chore in chores:
             chore.cancel()
-        await _drain(service, composer, settings.grace_s)
+        await _drain(service, composer, settings.grace_s, server.forced)
         await sessions.close()
     finally:
         await composer.workflows.expressions.stop()
@@ -228,10 +240,19 @@ async def _serve(
         await store.close()
 
 
-async def _drain(service: Service, composer: Composer, grace_s: float) -> None:
-    """Let running calls end. Executions that do not end stay in the store for the next server."""
+async def _drain(service: Service, composer: Composer, grace_s: float, forced: asyncio.Event) -> None:
+    """Let running calls end for a while, or until it is forced to end.
+
+    Executions that do not end stay in the store for the next server.
+    """
     composer.workflows.executions.rest()
-    await service.drain(grace_s)
+    draining = asyncio.create_task(service.drain(grace_s))
+    ends = asyncio.create_task(forced.wait())
+    await asyncio.wait((draining, ends), return_when=asyncio.FIRST_COMPLETED)
+    ends.cancel()
+    if draining.done():
+        draining.result()
+    draining.cancel()
     composer.workflows.executions.stop()
 
 
@@ -247,10 +268,18 @@ async def _first_key(catalogue: Catalogue) -> tuple[str, str, bool]:
 class _Server(uvicorn.Server):
     """A uvicorn server that reports when it answers, and leaves signals and the end of the process to us."""
 
-    def __init__(self, config: uvicorn.Config, connections: SandboxConnections, on_started: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        connections: SandboxConnections,
+        on_started: Callable[[], None],
+        on_stopping: Callable[[], None],
+    ) -> None:
         super().__init__(config)
         self._connections = connections
         self._on_started = on_started
+        self._on_stopping = on_stopping
+        self.forced = asyncio.Event()  # set by a second signal
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -259,12 +288,18 @@ class _Server(uvicorn.Server):
             loop.add_signal_handler(number, self.handle_exit, number, None)
         yield
 
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        super().handle_exit(sig, frame)
+        if self.force_exit:
+            self.forced.set()
+
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self._connections.serve(self.config, self.server_state)
         self._on_started()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._on_stopping()
         self._connections.close()
         await super().shutdown(sockets)
 

@@ -126,6 +126,9 @@ class Service:
         """Pass a command to the performer, which is built after the engine."""
         self._performer.performers[type(command)](command)
 
+    def running_calls(self) -> int:
+        return sum(bool(call.run.begun_s) for call in self.calls.values())
+
     async def drain(self, grace_s: float) -> None:
         """Refuse new calls, and let running and awaited calls end. Accepted calls that wait stay in the store."""
         self.registry.stopping = True
