@@ -10,12 +10,10 @@ from aliquot.cli.gateway import AsJson, Data
 from aliquot.cli.results import clock, print_json, size
 from aliquot.cli.up import DEFAULT_DATA
 from aliquot.core.errors import InputError
-from aliquot.live.datasets.settings import FABRIC_DIRECTORY
 from aliquot.live.store.backup import DataParts, restore_backup, write_backup
 from aliquot.sdk.server import find_folder
 
-# The access log and the models of the storage agent, which has their names.
-PARTS = DataParts((f"{FABRIC_DIRECTORY}/accesses.db",), (f"{FABRIC_DIRECTORY}/models",))
+PARTS = DataParts(("fabric/accesses.db",), ("fabric/models",))  # of the storage agent
 
 
 def backup(

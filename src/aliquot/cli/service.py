@@ -34,7 +34,7 @@ RestartSec=2
 TimeoutStopSec={stop_s}
 KillMode=mixed
 Delegate=yes
-LimitNOFILE=1048576
+LimitNOFILE=1000000
 TasksMax=infinity
 
 [Install]

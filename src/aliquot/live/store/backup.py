@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from aliquot.core.errors import InputError
+from aliquot.core.units import MIB
 from aliquot.durable_files import sync_directory
 from aliquot.live.store.base import StoreError
 from aliquot.live.store.data_directory import DATABASE, OPERATOR_TOKEN, DataDirectory
@@ -28,7 +29,7 @@ from aliquot.version import __version__
 MANIFEST = "manifest.json"
 FORMAT = 1
 _BUSY_MS = 10_000
-_READ_BYTES = 1 << 20
+_READ_BYTES = MIB
 
 
 class DataParts(Struct, frozen=True):
@@ -46,7 +47,7 @@ class BackupFile(Struct, frozen=True):
 
 
 class BackupManifest(Struct, frozen=True):
-    """What a backup holds."""
+    """The contents of a backup."""
 
     format: int
     version: str  # of Aliquot
