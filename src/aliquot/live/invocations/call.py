@@ -60,8 +60,8 @@ class TaskVariables(NamedTuple):
     execution: str
     depth: int  # how many executions the task is inside of
     key: str  # the same for all attempts of one entry into the state
-    token: str | None  # with which a callback answers
-    until_s: float | None  # seconds since the epoch, when the execution gives the task up
+    token: str | None = None  # with which a callback answers
+    until_s: float | None = None  # seconds since the epoch, when the execution gives the task up
 
 
 class CallRun:

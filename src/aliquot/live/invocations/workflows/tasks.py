@@ -3,21 +3,24 @@
 from collections.abc import Callable
 
 import msgspec
+from msgspec.structs import replace
 
 from aliquot.budgets import Budget, Reservation
 from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.invocations.activations import note
 from aliquot.live.invocations.call import Call, TaskVariables
 from aliquot.live.invocations.sequences.payloads import name_from_text, with_defaults
+from aliquot.live.invocations.workflows.chains import Links, TaskChain, links_of, step_arguments
 from aliquot.live.invocations.workflows.run import ExecutionRun
 from aliquot.live.node.base import Outcome, Status
 from aliquot.live.store.base import SMALL_PAYLOAD_BYTES
 from aliquot.live.store.errors import AccessDeniedError, NotFoundError
 from aliquot.live.store.executions import ExecutionRow
+from aliquot.live.store.ids import Ids
 from aliquot.live.store.records import FullName
 from aliquot.workflow.errors import DATA_LIMIT
 from aliquot.workflow.interpreter import Finish, RunTask, TaskEnded
-from aliquot.workflow.interpreter.commands import SUCCEEDED
+from aliquot.workflow.interpreter.commands import SUCCEEDED, ChainedTask
 from aliquot.workflow.values import MAX_VALUE_SIZE, Value
 
 ERROR, TIMEOUT, CRASHED, LOST = "Function.Error", "Function.Timeout", "Function.Crashed", "Function.Lost"
@@ -58,8 +61,14 @@ class TaskCalls:
         self._ended = ended
         self._count = count
         self._payloads = payloads
+        self._ids = Ids()
+        self._chains: dict[str, str] = {}  # the call of a chain, by its first task
 
-    def resolve(self, run: ExecutionRun, command: RunTask) -> ResolvedAction | TaskEnded:
+    def call_of(self, task: str) -> str:
+        """Return the id of the call that runs a task: its own, or that of its chain."""
+        return self._chains.get(task, task)
+
+    def resolve(self, run: ExecutionRun, command: RunTask | ChainedTask) -> ResolvedAction | TaskEnded:
         """Return the action or workflow of a task as it is now, or the end of the task if there is none."""
         caller = run.call.namespace.name
         name = name_from_text(command.resource, caller)
@@ -81,23 +90,35 @@ class TaskCalls:
 
     def make(self, run: ExecutionRun, command: RunTask, resolved: ResolvedAction) -> Call:
         """Return the call of a task."""
-        outer = run.call
         arguments = command.arguments
         payload = _encode(arguments if isinstance(arguments, dict) else {"value": arguments})
         if not resolved.is_sequence:
             payload = with_defaults(resolved.action, payload)
+        variables = TaskVariables(run.id, run.info.depth + 1, command.key, command.token, command.until)
+        return self._make(run, command, resolved, payload, command.attempt, variables)
+
+    def _make(
+        self,
+        run: ExecutionRun,
+        task: RunTask | ChainedTask,
+        resolved: ResolvedAction,
+        payload: bytes,
+        attempt: int,
+        variables: TaskVariables,
+    ) -> Call:
+        outer = run.call
         call = Call(
-            command.task,
+            task.task,
             outer.namespace,
             resolved,
             payload,
             transaction=outer.transaction,
             cause=run.id,
-            notes=_notes(run.id, command),
+            notes=_notes(run.id, task.state, attempt),
             session=outer.session,
             followers=(run,),
         )
-        call.task = TaskVariables(run.id, run.info.depth + 1, command.key, command.token, command.until)
+        call.task = variables
         return call
 
     def begin(self, run: ExecutionRun, command: RunTask, resolved: ResolvedAction) -> None:
@@ -105,7 +126,11 @@ class TaskCalls:
         if run.has_ended or not run.awaits(command.task):
             return
         call = self.make(run, command, resolved)
-        call.done = lambda ended: self._returned(run, ended)
+        links = links_of(command, resolved, lambda task: self._link(run, task)) if command.chain else []
+        if links:
+            call = self._chain(run, call, links)
+        else:
+            call.done = lambda ended: self._returned(run, ended)
         payload = call.payload
         if len(payload) > SMALL_PAYLOAD_BYTES:
             tenant = call.namespace.name
@@ -118,6 +143,39 @@ class TaskCalls:
             call.queue_entry, run.queue_entry = run.queue_entry, ""
         self._run(call)
 
+    def _link(self, run: ExecutionRun, task: ChainedTask) -> ResolvedAction | None:
+        found = self.resolve(run, task)
+        return None if isinstance(found, TaskEnded) else found
+
+    def _chain(self, run: ExecutionRun, first: Call, links: Links) -> Call:
+        """Return the call that runs a task and those that follow it in its sandbox."""
+
+        def step_ended(step: Call) -> None:
+            self._count(step)
+            if step.id != first.id:
+                run.note_task(step.id)
+
+        def done(ended: TaskChain) -> None:
+            self._chain_returned(run, first, ended)
+
+        chain = TaskChain(first, self._ids, step_ended=step_ended, done=done)
+        for task, resolved in links:
+            following = self._make(run, task, resolved, b"{}", 0, TaskVariables(run.id, run.info.depth + 1, task.key))
+            chain.add(following, step_arguments(task))
+        self._chains[first.id] = chain.call.id
+        return chain.call
+
+    def _chain_returned(self, run: ExecutionRun, first: Call, chain: TaskChain) -> None:
+        del self._chains[first.id]
+        if chain.call.parked:
+            return
+        if chain.last is None:
+            self._ended(run, TaskEnded(first.id, error=REFUSED, cause=chain.call.reason))
+            return
+        run.call.run.begun_s = run.call.run.begun_s or chain.call.run.begun_s
+        end = end_of_task(chain.last)
+        self._ended(run, replace(end, task=first.id, chained=chain.ended - 1))
+
     def _returned(self, run: ExecutionRun, call: Call) -> None:
         call.done = None  # breaks the reference cycle between the two
         if call.parked:  # the server stops, and the next one runs it
@@ -128,8 +186,8 @@ class TaskCalls:
         self._ended(run, end_of_task(call))
 
 
-def _notes(execution: str, command: RunTask) -> str:
-    return note("execution", execution) + note("state", command.state) + note("attempt", command.attempt)
+def _notes(execution: str, state: str, attempt: int) -> str:
+    return note("execution", execution) + note("state", state) + note("attempt", attempt)
 
 
 def end_of_task(call: Call) -> TaskEnded:

@@ -288,7 +288,7 @@ class Workflows:
         if task in run.children:
             self.executions.spawn(self.executions.post(run.owner, task, StopAsked(cause=PARENT_ENDED)))
         else:
-            self._cancel_call(run.owner, task)
+            self._cancel_call(run.owner, self._calls.call_of(task))
 
     def _evaluate(self, run: ExecutionRun, command: Evaluate) -> None:
         definition = run.definition

@@ -1,0 +1,88 @@
+"""Tasks in a row that run in one sandbox of their group: one dispatch, and results that do not leave it."""
+
+from collections.abc import Callable
+
+from aliquot.live.catalogue.resolving import ResolvedAction
+from aliquot.live.invocations.call import Call, ChainCall, NestedCall
+from aliquot.live.node.base import StepArgument, StepArguments
+from aliquot.live.store.ids import Ids
+from aliquot.workflow.interpreter import RunTask
+from aliquot.workflow.interpreter.commands import ChainedTask
+
+Links = list[tuple[ChainedTask, ResolvedAction]]
+
+
+def links_of(command: RunTask, first: ResolvedAction, resolve: Callable[[ChainedTask], ResolvedAction | None]) -> Links:
+    """Return the tasks that can run in the sandbox of the first: those of its group, up to where a chain may end."""
+    found: Links = []
+    if not _can_be_chained(first):
+        return found
+    for task in command.chain:
+        resolved = resolve(task)
+        if resolved is None or not _can_be_chained(resolved) or _place(resolved) != _place(first):
+            break
+        found.append((task, resolved))
+    while found and not found[-1][0].may_end:
+        found.pop()
+    return found
+
+
+def _place(resolved: ResolvedAction) -> tuple[str, str]:
+    return resolved.tenant, resolved.group
+
+
+def _can_be_chained(resolved: ResolvedAction) -> bool:
+    """Return whether a function may run again with the whole chain, and shares its sandbox."""
+    return bool(resolved.group) and not resolved.composite and resolved.action.annotation("rerun") is not False
+
+
+class TaskChain:
+    """A chain under way: the call that runs it, and how many of its tasks have ended."""
+
+    def __init__(
+        self, first: Call, ids: Ids, *, step_ended: Callable[[Call], None], done: Callable[["TaskChain"], None]
+    ) -> None:
+        """`first` is the call of the first task. `step_ended` is called with each task, and `done` at the end."""
+        self._report = step_ended
+        self._done = done
+        self.last: Call | None = None  # the last one that has ended
+        self.ended = 0
+        self.call = ChainCall(
+            ids(), first.namespace, first.resolved, first.payload, session=first.session, shared=None, done=self._end
+        )
+        self.add(first, None)
+
+    def add(self, task: Call, arguments: dict[str, StepArgument] | None) -> None:
+        """Add a task as the last step."""
+        step = NestedCall(
+            self.call,
+            task.id,
+            task.resolved,
+            task.payload,
+            transaction=task.transaction,
+            cause=task.cause,
+            notes=task.notes,
+            followers=task.followers,
+            done=self._step_ended,
+            arguments=arguments,
+        )
+        step.task = task.task
+        self.call.steps.append(step)
+
+    def _step_ended(self, step: Call) -> None:
+        step.done = None
+        self.last = step
+        self.ended += 1
+        if not step.parked:
+            self._report(step)
+
+    def _end(self, chain: Call) -> None:
+        chain.done = None
+        self._done(self)
+
+
+def step_arguments(task: ChainedTask) -> StepArguments:
+    """Return the arguments of a task as its sandbox takes them."""
+    if task.arguments is None:
+        return None
+    return {name: StepArgument(one.value, one.step, one.path) for name, one in task.arguments.items()}

@@ -1,0 +1,100 @@
+"""Tasks of one group in a row are one dispatch on a real server: their results need not be JSON, and are not copied."""
+
+import pytest
+from live_workflows import chain, deploy, history, start, task, wait_for_end
+
+from aliquot.testing.client import from_pairs, to_pairs
+from aliquot.testing.waiting import wait_until
+
+MAKE = """
+import os
+class Picture:
+    def __init__(self, n): self.n, self.pid = n, os.getpid()
+def main(args):
+    return {'picture': Picture(args['n']), 'n': args['n']}
+"""
+CHANGE = """
+def main(args):
+    args['picture'].n += args.get('more', 1)
+    return {'picture': args['picture'], 'n': args.get('n', 0)}
+"""
+SHOW = """
+import os
+def main(args):
+    if args.get('fail'): return {'error': {'name': 'Broken', 'message': 'no frame'}}
+    picture = args['picture']
+    return {'shown': picture.n, 'same': picture.pid == os.getpid()}
+"""
+RESULT = "{% states.result %}"
+PICTURE = "{% made['picture'] %}"
+
+
+@pytest.fixture(scope="module")
+def client(shared_server):
+    with shared_server.client() as client:
+        for name, code in {"make": MAKE, "change": CHANGE, "show": SHOW}.items():
+            client.deploy(name, code, annotations=to_pairs({"group": "pictures"}))
+        yield client
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_results_inside_a_group_are_the_very_objects(client, durable):
+    name = f"gallery-{durable}"
+    deploy(client, name, chain(task("make"), task("change"), task("show")), durable=durable)
+    record = client.call(name, {"n": 5})
+    assert record["response"]["result"] == {"shown": 6, "same": True}
+    assert len(record["logs"]) == 3
+    notes = []
+    for activation in record["logs"]:
+        found = wait_until(
+            lambda activation=activation: client.get(f"activations/{activation}"),
+            lambda one: one.is_success,
+            what="the record of a step",
+        ).json()
+        assert found["cause"] == record["activationId"]
+        notes.append(from_pairs(found["annotations"])["state"])
+    assert notes == ["A", "B", "C"]
+
+
+def test_a_chain_in_the_form_of_python_takes_parts_of_results_and_values_from_before(client):
+    definition = chain(
+        {"Type": "Pass", "Assign": {"n": "{% states.input['n'] %}", "more": 10}},
+        task("make", Arguments={"n": "{% n %}"}, Assign={"made": RESULT}),
+        task(
+            "change", Arguments={"picture": "{% made['picture'] %}", "more": "{% more %}"}, Assign={"changed": RESULT}
+        ),
+        task("show", Arguments={"picture": "{% changed['picture'] %}"}, Assign={"shown": RESULT}),
+        {"Type": "Pass", "Output": "{% [shown, n] %}"},
+        QueryLanguage="Python",
+    )
+    deploy(client, "python-gallery", definition)
+    execution = start(client, "python-gallery", {"n": 5})
+    found = wait_for_end(client, execution)
+    assert found["output"] == [{"shown": 15, "same": True}, 5]
+    types = [event["type"] for event in history(client, execution, limit=100)["events"]]
+    assert types.count("TaskStateEntered") == types.count("TaskSucceeded") == types.count("TaskStateExited") == 3
+
+
+def test_a_failure_in_a_chain_is_that_of_its_state_and_a_redrive_runs_it_again(client):
+    python = chain(
+        task("make", Arguments={"n": 1}, Assign={"made": RESULT}),
+        task("show", Arguments={"picture": "{% made['picture'] %}", "fail": True}),
+        QueryLanguage="Python",
+    )
+    deploy(client, "broken-gallery", python)
+    execution = start(client, "broken-gallery")
+    found = wait_for_end(client, execution)
+    assert (found["status"], found["error"], found["cause"]) == ("FAILED", "Broken", "no frame")
+    assert client.post(f"executions/{execution}/redrive").status_code == 200
+    assert wait_for_end(client, execution)["error"] == "Broken"
+
+
+def test_a_part_that_a_result_does_not_have_is_the_error_of_the_next_state(client):
+    python = chain(
+        task("make", Arguments={"n": 1}, Assign={"made": RESULT}),
+        task("show", Arguments={"picture": "{% made['nothing'] %}"}),
+        QueryLanguage="Python",
+    )
+    deploy(client, "no-part", python)
+    found = wait_for_end(client, start(client, "no-part"))
+    assert (found["status"], found["error"]) == ("FAILED", "KeyError")
