@@ -98,3 +98,24 @@ def test_a_part_that_a_result_does_not_have_is_the_error_of_the_next_state(clien
     deploy(client, "no-part", python)
     found = wait_for_end(client, start(client, "no-part"))
     assert (found["status"], found["error"]) == ("FAILED", "KeyError")
+
+
+def test_a_chain_that_is_stopped_ends_in_the_step_that_runs(client):
+    slow = "import time\ndef main(args): time.sleep(60)"
+    client.deploy("slow", slow, annotations=to_pairs({"group": "pictures"}))
+    deploy(client, "slow-gallery", chain(task("make"), task("slow"), task("show")))
+    execution = start(client, "slow-gallery", {"n": 1})
+    first = wait_until(
+        lambda: client.get("activations", params={"name": "make", "limit": 1, "docs": True}).json(),
+        lambda found: found and found[0].get("cause") == execution,
+        what="the record of the first step",
+    )[0]
+    assert from_pairs(first["annotations"])["state"] == "A"
+    assert client.post(f"executions/{execution}/stop", json={"error": "Enough"}).status_code == 200
+    assert wait_for_end(client, execution)["status"] == "ABORTED"
+    ended = wait_until(
+        lambda: client.get("activations", params={"name": "slow", "limit": 1, "docs": True}).json(),
+        what="the end of the step that ran",
+    )[0]
+    assert ended["response"]["success"] is False
+    assert ended["duration"] < 30_000

@@ -8,7 +8,7 @@ import pytest
 from live_workflows import chain, deploy, read, start, task, wait_for_end, wait_for_state
 
 from aliquot.live.invocations.journal.replay import replay_file
-from aliquot.testing.client import from_pairs
+from aliquot.testing.client import from_pairs, to_pairs
 from aliquot.testing.server import LiveServer
 
 ADD = """
@@ -45,6 +45,7 @@ DEFINITIONS = {
     "items": chain({"Type": "Map", "ItemsPath": "$.items", "ItemProcessor": ITEM, "MaxConcurrency": 2}),
     "patient": chain(task("add"), {"Type": "Wait", "Seconds": 1}, task("add")),
     "retried": chain(RETRIED, task("add")),
+    "chained": chain(*[task("member")] * 3, task("add")),
     "parent": chain(task("row"), task("patient")),
 }  # fmt: skip
 INPUTS = {"items": {"items": [{"n": number} for number in range(4)]}}
@@ -55,6 +56,7 @@ def server(tmp_path):
     with LiveServer(tmp_path / "data") as server:
         with server.client() as client:
             client.deploy("add", ADD)
+            client.deploy("member", ADD, annotations=to_pairs({"group": "adders"}))
             client.deploy("unsteady", UNSTEADY)
             for name, definition in DEFINITIONS.items():
                 deploy(client, name, definition)
