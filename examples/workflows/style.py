@@ -37,29 +37,31 @@ def correlations(features: np.ndarray) -> np.ndarray:
 
 @app.function(imports=["numpy"])
 def preprocess(content: list[list[int]], style: list[list[int]]) -> dict:
-    """Scale both pictures to numbers from -1 to 1."""
-    return {name: (np.array(given) / 127.5 - 1).tolist() for name, given in (("content", content), ("style", style))}
+    """Scale both pictures to arrays of numbers from -1 to 1."""
+    return {"content": np.array(content) / 127.5 - 1, "style": np.array(style) / 127.5 - 1}
 
 
 @app.function(imports=["numpy"], timeout="2m")
-def process(content: list[list[float]], style: list[list[float]], steps: int) -> dict:
+def process(content: np.ndarray, style: np.ndarray, steps: int) -> dict:
     """Change the content step by step until its correlations are those of the style."""
     layer = filters()
-    wanted = correlations(patches(np.array(style)) @ layer)
-    kept = patches(np.array(content)) @ layer
-    picture, losses = np.array(content), []
+    wanted = correlations(patches(style) @ layer)
+    kept = patches(content) @ layer
+    picture, losses = content.copy(), []
     for _ in range(steps):
         found = patches(picture) @ layer
         difference = correlations(found) - wanted
         losses.append(float((difference**2).sum()))
         gradient = 4 * found @ difference / len(found) + 0.02 * (found - kept) / len(found)
         picture -= 2.0 * unpatched(gradient @ layer.T)
-    return {"picture": picture.tolist(), "first": losses[0], "last": losses[-1]}
+    return {"picture": picture, "first": losses[0], "last": losses[-1]}
 
 
 @app.function(imports=["numpy"])
-def postprocess(picture: list[list[float]]) -> list[list[int]]:
-    return np.clip((np.array(picture) + 1) * 127.5, 0, 255).round().astype(int).tolist()
+def postprocess(picture: np.ndarray, first: float, last: float) -> dict:
+    """Scale the picture back to bytes."""
+    pixels = np.clip((picture + 1) * 127.5, 0, 255).round().astype(int)
+    return {"picture": pixels.tolist(), "first": first, "last": last}
 
 
 @app.workflow(group="style")
@@ -67,7 +69,7 @@ def transfer(content, style, steps=50):
     """Paint the content in the style."""
     scaled = preprocess(content, style)
     made = process(scaled["content"], scaled["style"], steps)
-    return {"picture": postprocess(made["picture"]), "first": made["first"], "last": made["last"]}
+    return postprocess(made["picture"], made["first"], made["last"])
 
 
 def pictures() -> tuple[list[list[int]], list[list[int]]]:

@@ -168,8 +168,8 @@ def wait_for_record(gateway: GatewayClient, activation_id: str) -> dict[str, Any
 def _summary(record: dict[str, Any]) -> str:
     notes = annotations_of(record)
     start = f"{notes.get('start', 'cold' if 'initTime' in notes else 'warm')} start"
-    if notes.get("kind") == "sequence":
-        start = "sequence"
+    if notes.get("kind") in {"sequence", "workflow"}:
+        start = str(notes["kind"])
     parts = [f"{record['activationId']}: {start}"]
     if notes.get("device"):
         parts.append(f"on {notes['device']}")

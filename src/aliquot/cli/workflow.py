@@ -117,6 +117,9 @@ def graph(
 @app.command("test")
 def run_cases(
     file: Annotated[Path, typer.Argument(metavar="CASES", help="A JSON or YAML file with a workflow and its cases.")],
+    state: Annotated[
+        str, typer.Option(metavar="STATE", help="Show what goes into this state and comes out of it, in each case.")
+    ] = "",
     as_json: AsJson = False,
 ) -> None:
     """Run a workflow offline, in virtual time, with given results of its tasks. Exits with code 1 if a case fails.
@@ -136,7 +139,7 @@ def run_cases(
         source = read_source(cases.workflow, file.parent)
     definition, functions = source.definition, _functions(source)
     try:
-        outcomes = [run_case(definition, case, functions) for case in cases.cases]
+        outcomes = [run_case(definition, case, functions, state) for case in cases.cases]
         missing = never_taken(definition, outcomes)
     except DefinitionError as error:
         raise InputError(str(error)) from error
@@ -149,6 +152,9 @@ def run_cases(
             say(outcome.name)
             for difference in outcome.differences:
                 say(f"  {difference}")
+            for row in outcome.data:
+                told = [f"{name} {msgspec.json.encode(row[name]).decode()}" for name in row if name != "event"]
+                say(f"  {row['event']} {', '.join(told)}".rstrip())
         for before, after in missing:
             say(f"never taken: {before} → {after}")
     raise typer.Exit(1 if failed else 0)

@@ -32,7 +32,7 @@ def name(compiler: Compiler, node: ast.Name) -> Closure:
         try:
             return evaluation.names[name]
         except KeyError:
-            raise EvaluationError(f"the name {name!r} has no value", "NameError") from None
+            raise EvaluationError(f"the name {name!r} has no value", "UnboundLocalError") from None
 
     return read
 

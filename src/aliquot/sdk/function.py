@@ -235,7 +235,8 @@ class MappedCalls(Generic[A, R]):
 
         mapping.check_concurrency(concurrency)
         if runs_here.get():  # in a workflow that runs as plain Python
-            return iter([self._function(*(item if self._spread else (item,))) for item in cast("list[Any]", inputs)])
+            made = [self._function(*(cast("Any", item) if self._spread else (item,))) for item in inputs]
+            return cast("Iterator[Any]", made)  # a list, as in the graph
         steps = mapping.steps(self._start, concurrency, return_exceptions=return_exceptions)
         return mapping.drive(self._function.client(), steps, inputs, concurrency)
 

@@ -18,6 +18,7 @@ from aliquot.testing.workflow import After, Function, NeverEndsError, WorkflowSh
 from aliquot.workflow.errors import StateError
 from aliquot.workflow.graph import END, START, graph_of
 from aliquot.workflow.interpreter import RunTask
+from aliquot.workflow.interpreter.frames import Frame
 
 
 class TaskResult(Struct, forbid_unknown_fields=True):
@@ -47,6 +48,9 @@ class WorkflowCases(Struct, forbid_unknown_fields=True):
     cases: list[WorkflowCase]
 
 
+SHOWN = ("input", "parameters", "output", "assigned", "error", "cause")
+
+
 class MissingResultError(Exception):
     """A task ran for which a case has no result."""
 
@@ -58,6 +62,18 @@ class CaseShell(WorkflowShell):
         super().__init__(definition, functions)
         self._case = case
         self._used: dict[str, int] = {}
+        self._watched = ""
+        self.data: list[dict[str, Any]] = []
+
+    def watch(self, state: str) -> None:
+        """Keep what goes into a state and comes out of it, in `data`."""
+        self._watched = state
+
+    def _observe(self, kind: str, frame: Frame, details: dict[str, Any]) -> None:
+        super()._observe(kind, frame, details)
+        if frame.state.name == self._watched:
+            shown = {name: value for name, value in details.items() if name in SHOWN and value is not None}
+            self.data.append({"event": kind, **shown})
 
     def function_of(self, command: RunTask) -> Function:
         given = self._case.tasks.get(command.state)
@@ -85,15 +101,18 @@ class CaseOutcome(Struct):
     differences: list[str]
     path: list[str]
     taken: list[tuple[str, str]]
+    data: list[dict[str, Any]]  # of the state that was watched
 
 
 def run_case(
     definition: Any,  # noqa: ANN401 - any JSON value
     case: WorkflowCase,
     functions: Mapping[str, Function] | None = None,
+    watched: str = "",
 ) -> CaseOutcome:
     """Run a case in virtual time. Functions by the names of their actions run where the case has no results."""
     shell = CaseShell(definition, case, functions or {})
+    shell.watch(watched)
     differences = []
     try:
         result = shell.run(case.input)
@@ -107,7 +126,7 @@ def run_case(
             differences.append(f"expected the output {case.output!r}, not {result.output!r}")
         if case.path is not None and shell.path != case.path:
             differences.append(f"expected the path {' → '.join(case.path)}, not {' → '.join(shell.path)}")
-    return CaseOutcome(case.name, differences, shell.path, list(shell.taken))
+    return CaseOutcome(case.name, differences, shell.path, list(shell.taken), shell.data)
 
 
 def never_taken(definition: Any, outcomes: list[CaseOutcome]) -> list[tuple[str, str]]:  # noqa: ANN401 - any JSON value

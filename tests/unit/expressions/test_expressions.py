@@ -125,7 +125,7 @@ def test_work_and_sizes_are_bounded(source):
         ("row['z']", "KeyError"),
         ("words[9]", "IndexError"),
         ("words + 1", "TypeError"),
-        ("nope", "NameError"),
+        ("nope", "UnboundLocalError"),
         ("int('x')", "ValueError"),
         ("n.upper()", "AttributeError"),
         ("'%s' % n", "TypeError"),

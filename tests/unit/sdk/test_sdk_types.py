@@ -21,6 +21,19 @@ def scale(value: int, factor: float = 2) -> str:
 def bare(text: str) -> list[int]:
     return [len(text)]
 
+@app.workflow(timeout="1h", durable=False)
+def twice(value: int) -> str:
+    return scale(value, factor=2)
+
+@app.workflow
+def plain(value: int) -> int:
+    return value
+
+executed: str = twice.remote(3)
+execution = twice.start(3)
+executed = execution.result(timeout=3)
+patient: str = scale.options(retry=aliquot.Retry(3, on=ValueError), timeout="3s")(1)
+
 here: str = scale(1)
 there: str = scale.remote(1, factor=3)
 handle: aliquot.Handle[str] = scale.spawn(1)
@@ -41,6 +54,10 @@ async def main() -> None:
 with app.session("analysis") as session:
     begun: aliquot.Session = session
 
+twice.remote("a")  # wrong
+integer: int = twice.remote(1)  # wrong
+plain.start()  # wrong
+scale.options(retries=3)  # wrong
 scale("a")  # wrong
 scale.remote("a")  # wrong
 scale.remote(1, 2, 3)  # wrong

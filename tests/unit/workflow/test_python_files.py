@@ -103,6 +103,16 @@ def test_cases_of_a_python_file_run_its_functions_where_they_give_no_results(ali
     assert "never taken: aliquot.sleep('1h') → charge" in aliquot("test", "cases.json").out
 
 
+def test_the_data_of_a_state_is_shown(aliquot, tmp_path):
+    case = {"name": "paid", "input": {"item": "sun"}, "tasks": {"charge": {"output": "paid 3"}}}
+    (tmp_path / "cases.json").write_text(json.dumps({"workflow": "shop.py", "cases": [case]}))
+    shown = aliquot("test", "cases.json", "--state", "reserve").out.splitlines()
+    held = '{"item":"sun","price":3}'
+    assert shown[2] == '  TaskScheduled parameters {"item":"sun"}'
+    assert shown[4] == f"  TaskSucceeded output {held}"
+    assert shown[5] == f'  TaskStateExited output {held}, assigned {{"held":{held}}}'
+
+
 def test_yaml_is_read_and_what_json_cannot_hold_is_refused(aliquot, tmp_path):
     assert aliquot("check", "flow.yaml").out == "valid, 2 states\n"
     (tmp_path / "cases.yml").write_text("workflow: flow.yaml\ncases:\n- {name: waits, path: [Wait, Done]}\n")

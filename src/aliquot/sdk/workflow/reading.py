@@ -18,7 +18,7 @@ def read_workflow(raw: Callable[..., Any], own: object, timeout_s: int | None) -
     code = raw.__code__
     function = _source(raw)
     made = Statements(Names(function, raw.__globals__, own), function)
-    made.mistakes += _parameters(function)
+    made.mistakes += _parameters(function) + _generators(function)
     body = function.body
     documented = ast.get_docstring(function)
     end = Step(SUCCEED, "end", _last(function))
@@ -63,6 +63,16 @@ def _parameters(function: ast.FunctionDef) -> list[Mistake]:
     wrong = [one for one in (arguments.vararg, arguments.kwarg) if one is not None]
     reason = "the input of a workflow has a name for each value; write the parameters out"
     return [RefusedConstruct(one, reason).mistake for one in (*wrong, *arguments.posonlyargs)]
+
+
+def _generators(function: ast.FunctionDef) -> list[Mistake]:
+    """Refuse generators that no call consumes at once: in Python they can be read only once, later."""
+    consumed = [part for node in ast.walk(function) if isinstance(node, ast.Call) for part in node.args]
+    return [
+        RefusedConstruct(node, "write a list: […]").mistake
+        for node in ast.walk(function)
+        if isinstance(node, ast.GeneratorExp) and node not in consumed
+    ]
 
 
 def _defaults(raw: Callable[..., Any]) -> dict[str, ast.expr]:
