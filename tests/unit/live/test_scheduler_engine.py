@@ -32,7 +32,7 @@ class ScriptedScheduler:
 
 def run(scene, delays_s=()):
     async def play():
-        engine = Engine(PolicySettings("fcfs"), MemoryStore(), lambda _: None)
+        engine = Engine(PolicySettings("fcfs"), MemoryStore(), lambda _: lambda _: None)
         engine.scheduler = ScriptedScheduler(delays_s)
         await scene(engine, engine.scheduler)
         engine.stop()

@@ -26,10 +26,14 @@ log = structlog.get_logger("aliquot.engine")
 class Engine:
     """Drives the scheduler on the event loop, and writes every step to the journal."""
 
-    def __init__(self, settings: PolicySettings, store: Store, perform: Callable[[Command], None]) -> None:
+    def __init__(
+        self, settings: PolicySettings, store: Store, performer_of: Callable[[type[Command]], Callable[..., None]]
+    ) -> None:
+        """`performer_of` returns the function that performs commands of a kind. It is asked once for each."""
         self.scheduler = assemble(settings)
         self._journal = JournalWriter(store, self.scheduler, settings)
-        self._perform = perform
+        self._performer_of = performer_of
+        self._performers: dict[type[Command], Callable[..., None]] = {}
         self._inbox: list[Event] = []
         self._step_due = False  # a step is scheduled
         self._step_now: float | None = None  # the time of the step that is being taken
@@ -75,15 +79,21 @@ class Engine:
             log.exception("the scheduler refused an event")
             commands = []
             self._schedule_step()
-        self._journal.after_step(now, events, commands)
+        performers = self._performers
         for command in commands:
             if type(command) is WakeAt:
                 self._wake_at(command.at)
                 continue
             try:
-                self._perform(command)
+                (performers.get(type(command)) or self._find_performer(type(command)))(command)
             except Exception:  # one failing command must not prevent the others
                 log.exception("a command could not be performed", command=repr(command))
+        # After the commands, so that sandboxes run meanwhile. The journal reaches the disk later in any case.
+        self._journal.after_step(now, events, commands)
+
+    def _find_performer(self, kind: type[Command]) -> Callable[..., None]:
+        performer = self._performers[kind] = self._performer_of(kind)
+        return performer
 
     def _wake_at(self, at: float) -> None:
         """Report `Woke` when the time has come, never earlier: the scheduler would find nothing to do.

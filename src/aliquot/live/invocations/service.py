@@ -70,7 +70,7 @@ class Service:
         `images` maps the images that blackbox actions name to runtimes. `max_sandbox_bytes` is the largest memory limit
         of a sandbox, by default `host_memory_bytes`.
         """
-        self._engine = Engine(settings, store, self._perform)
+        self._engine = Engine(settings, store, self._performer_of)
         self.scheduler = self._engine.scheduler
         self._node = node
         self._store = store
@@ -122,9 +122,9 @@ class Service:
         for device in self._node.devices:
             self._engine.post(DeviceAdded(device))
 
-    def _perform(self, command: Command) -> None:
-        """Pass a command to the performer, which is built after the engine."""
-        self._performer.performers[type(command)](command)
+    def _performer_of(self, kind: type[Command]) -> Callable[..., None]:
+        """Return the method of the performer, which is built after the engine, for commands of this kind."""
+        return self._performer.performers[kind]
 
     def running_calls(self) -> int:
         return sum(bool(call.run.begun_s) for call in self.calls.values())
