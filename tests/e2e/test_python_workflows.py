@@ -126,6 +126,28 @@ def test_the_command_line_deploys_runs_and_shows(command, tmp_path):
     assert "there is no function orders.ordre; did you mean orders.order?" in command("run", "orders.ordre").err
 
 
+def test_an_execution_is_drawn_with_the_states_that_it_has_entered(command, orders, tmp_path):
+    caught = orders.order.start(["a long name indeed"])
+    assert caught.result(timeout=60) == {"refused": "18 is too much"}
+    drawn = command("graph", caught.id)
+    assert "price [Task orders.price]" in drawn.out
+    assert "succeeded: total" in drawn.out
+    assert "caught: fragile" in drawn.out
+    failed = orders.order.start(["moon"])
+    with pytest.raises(orders.SoldOutError):
+        failed.result(timeout=60)
+    assert "failed: price" in command("graph", failed.id).out
+    waiting = orders.slow.start()
+    wait_until(waiting.describe, lambda found: bool(found["states"]), what="the wait")
+    command("graph", waiting.id, "--svg", "slow.svg")
+    assert "current" in (tmp_path / "slow.svg").read_text()
+    waiting.stop()
+    assert "aborted: aliquot.sleep('1h')" in command("graph", waiting.id).out
+    assert "(start) → aliquot.sleep('1h')" in command("graph", "orders.slow").out
+    assert "orders.price is no workflow" in command("graph", "orders.price").err
+    assert "cannot be read" in command("graph", "gone.json").err
+
+
 def test_a_token_is_answered_by_the_command_line_and_wrong_ones_are_refused(command, orders):
     assert "error" in command("answer", "forged").err
     assert orders.approval.start("x").result(timeout=30)["said"] == "X"

@@ -89,27 +89,40 @@ def check(file: DefinitionFile, as_json: AsJson = False) -> None:
 
 @app.command()
 def graph(
-    file: DefinitionFile,
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE|NAME|ID",
+            help="A file as for check, the name of a deployed workflow, or the id of an execution.",
+        ),
+    ],
     svg: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write a picture to this file, instead of text.")
     ] = None,
+    data: Data = None,
 ) -> None:
-    """Draw a definition, as text or as SVG: each state with its transitions."""
+    """Draw a workflow, as text or as SVG: each state with its transitions. Of an execution, also where it has been.
+
+    For example: [bold]aliquot workflow graph $(aliquot workflow start flow) --svg flow.svg[/]
+    """
+    from aliquot.cli.drawings import read_drawn
     from aliquot.testing.workflow import compiled
     from aliquot.workflow.drawing import draw_svg, draw_text
     from aliquot.workflow.errors import DefinitionError
     from aliquot.workflow.graph import graph_of
 
-    source = read_source(file)
+    found = read_drawn(target, data)
     try:
-        drawn = graph_of(compiled(source.definition))
+        drawn = graph_of(compiled(found.definition))
     except DefinitionError as error:
         raise InputError(str(error)) from error
     if svg is None:
         say(draw_text(drawn))
+        for name, mark in found.marks.items():
+            say(f"{mark.status}: {name}" + (f", {mark.entered} times" if mark.entered > 1 else ""))
         return
     try:
-        svg.write_text(draw_svg(drawn, title=source.name), encoding="utf-8")
+        svg.write_text(draw_svg(drawn, found.marks, title=found.title), encoding="utf-8")
     except OSError as error:
         raise InputError(f"{svg} cannot be written: {error}") from error
 
