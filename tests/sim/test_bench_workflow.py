@@ -47,5 +47,14 @@ def test_goals_compare_medians_and_a_peer_without_figures_misses(tmp_path):
     assert [(goal.value, goal.met) for goal in goals] == [(50.0, True), (1.04, True)]
     bench._moto.samples = []
     assert [goal.met for goal in bench._engine_goals()] == [False, True]
+    bench._figures |= {"express": [6.0, 9.0], "noop": [10.0, 10.0], "chained": [2.0], "standard": [29.0]}
+    bench._figures["standard-one"] = [2.0]
+    bench._dbos.samples = [12.0]
+    found = {goal.name.split(",")[0]: goal for goal in bench._live_goals()}
+    assert (found["express"].value, found["express"].met) == (None, False)  # the last of the two: no sequence
+    assert found["a chain of 10 no-op tasks in one group against one call"].value == 2.0
+    assert found["a durable task against a step of DBOS"].value == 0.25
+    assert bench._live_goals()[0].value == 0.75
+    assert len(bench._live_table().rows) == 11
     bench.draw(tmp_path / "goals.png")
     assert (tmp_path / "goals.png").stat().st_size > 1000

@@ -113,7 +113,9 @@ class ActionEndpoints:
             old = find_replaced(self._entities, Action, name.namespace, name.name, overwrite=overwrite)
             action = build_action(name, put, old, self._entities, self._settings, self._max_concurrent(request))
             if action.exec.kind == WORKFLOW:
-                await check_workflow(action, self._platform.workflows.expressions)
+                platform = self._platform
+                resolve, reason = self._catalogue.resolve, platform.reason_not_deployable
+                await check_workflow(action, platform.workflows.expressions, resolve, reason)
             if (why := self._platform.reason_not_deployable(action)) is not None:
                 raise Refusal(400, why)
             action = await self._catalogue.put(action)
