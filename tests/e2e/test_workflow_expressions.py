@@ -52,3 +52,21 @@ def test_a_definition_is_checked_by_route_and_at_its_deployment(client):
     answer = client.put("actions/wrong", json={"exec": {"kind": "workflow", "code": json.dumps(wrong)}})
     assert answer.status_code == 400
     assert "state 'A', Output" in answer.json()["error"]
+
+
+def test_a_workflow_and_an_execution_are_drawn(client):
+    deploy(client, "drawn", chain({"Type": "Pass"}, task("missing")))
+    answer = client.get("workflows/drawn/graph")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("image/svg+xml")
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    assert answer.text.startswith("<svg ")
+    assert 'class="failed"' not in answer.text
+    execution = start(client, "drawn")
+    wait_for_end(client, execution)
+    drawn = client.get(f"executions/{execution}/graph").text
+    assert 'class="succeeded"' in drawn
+    assert 'class="failed"' in drawn
+    assert client.get("workflows/inc/graph").status_code == 409
+    assert client.get(f"executions/{'0' * 32}/graph").status_code == 404
+    assert client.get("workflows/nothing/graph").status_code == 404

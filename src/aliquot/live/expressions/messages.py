@@ -9,6 +9,7 @@ from msgspec import Struct
 from aliquot.core.units import MIB
 from aliquot.workflow.interpreter import Evaluate, Evaluated
 from aliquot.workflow.language import Complaint
+from aliquot.workflow.marks import StateMark
 
 MAX_REPLY_BYTES = 4 * MIB  # the event loop decodes it
 LENGTH = struct.Struct("<I")
@@ -44,13 +45,26 @@ class CheckedDefinition(Struct, frozen=True, tag=True):
         return all(complaint.warning for complaint in self.complaints)
 
 
-WorkerRequest: TypeAlias = EvaluateRequest | DefinitionCheckRequest
-WorkerReply: TypeAlias = Evaluated | CheckedDefinition
+class DrawRequest(Struct, frozen=True, tag=True):
+    """Draw the graph of a checked definition, with the marks of an execution."""
 
-request_decoder: msgspec.msgpack.Decoder[WorkerRequest] = msgspec.msgpack.Decoder(
-    EvaluateRequest | DefinitionCheckRequest
-)
-reply_decoder: msgspec.msgpack.Decoder[WorkerReply] = msgspec.msgpack.Decoder(Evaluated | CheckedDefinition)
+    limit_s: float  # of processor time
+    definition: bytes
+    marks: dict[str, StateMark]
+    title: str
+
+
+class Drawing(Struct, frozen=True, tag=True):
+    """A picture as SVG. It is empty if the graph is too large."""
+
+    svg: bytes
+
+
+WorkerRequest: TypeAlias = EvaluateRequest | DefinitionCheckRequest | DrawRequest
+WorkerReply: TypeAlias = Evaluated | CheckedDefinition | Drawing
+
+request_decoder: msgspec.msgpack.Decoder[WorkerRequest] = msgspec.msgpack.Decoder(WorkerRequest)
+reply_decoder: msgspec.msgpack.Decoder[WorkerReply] = msgspec.msgpack.Decoder(WorkerReply)
 
 
 def frame(message: WorkerRequest | WorkerReply) -> bytes:

@@ -19,11 +19,15 @@ from aliquot.live.expressions.messages import (
     READY,
     CheckedDefinition,
     DefinitionCheckRequest,
+    Drawing,
+    DrawRequest,
     EvaluateRequest,
     WorkerReply,
+    WorkerRequest,
     frame,
     request_decoder,
 )
+from aliquot.workflow.drawing import draw_svg
 from aliquot.workflow.errors import DATA_LIMIT
 from aliquot.workflow.graph import graph_of
 from aliquot.workflow.interpreter import Evaluated, evaluate
@@ -59,10 +63,21 @@ def serve_worker(sock: socket.socket) -> None:
         while header := stream.read(LENGTH.size):
             request = request_decoder.decode(stream.read(*LENGTH.unpack(header)))
             _limit(request.limit_s)
-            reply = _evaluated(request, machines) if isinstance(request, EvaluateRequest) else _checked(request)
-            sent = frame(reply)
+            sent = frame(_answer(request, machines))
             _limit(0)
             sock.sendall(sent)
+
+
+def _answer(request: WorkerRequest, machines: dict[str, Machine]) -> WorkerReply:
+    if isinstance(request, EvaluateRequest):
+        return _evaluated(request, machines)
+    return _drawn(request) if isinstance(request, DrawRequest) else _checked(request)
+
+
+def _drawn(request: DrawRequest) -> Drawing:
+    graph = graph_of(checked_machine(parse_json(request.definition.decode())))
+    svg = draw_svg(graph, request.marks, request.title).encode()
+    return Drawing(svg if len(svg) <= MAX_REPLY_BYTES else b"")
 
 
 def _limit(seconds: float) -> None:

@@ -17,6 +17,8 @@ from aliquot.live.expressions.jobs import CHECKS, LIMITS_S, LONG, QUICK, Express
 from aliquot.live.expressions.messages import (
     CheckedDefinition,
     DefinitionCheckRequest,
+    Drawing,
+    DrawRequest,
     EvaluateRequest,
     WorkerReply,
     frame,
@@ -25,6 +27,7 @@ from aliquot.live.expressions.process import MAX_DATA_BYTES
 from aliquot.workflow.errors import QUERY_FAILED
 from aliquot.workflow.interpreter import Evaluate, Evaluated
 from aliquot.workflow.language import Complaint
+from aliquot.workflow.marks import StateMark
 
 MAX_SENT_BYTES = 64 * MIB  # to one worker, which keeps the definitions
 
@@ -81,6 +84,20 @@ class ExpressionWorkers:
                 lambda: answer(CheckedDefinition((Complaint("", "definition", reason),))),
             )
         )
+        return await future
+
+    async def draw(self, tenant: str, definition: bytes, marks: dict[str, StateMark], title: str) -> bytes:
+        """Draw the graph of a checked definition as SVG. Returns nothing if it is too large."""
+        future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+        def answer(reply: WorkerReply) -> None:
+            if isinstance(reply, Drawing) and not future.done():
+                future.set_result(reply.svg)
+
+        def build(limit_s: float, _: set[str]) -> bytes:
+            return frame(DrawRequest(limit_s, definition, marks, title))
+
+        self._add(ExpressionJob(tenant, CHECKS, build, answer, lambda: answer(Drawing(b""))))
         return await future
 
     async def stop(self) -> None:

@@ -26,6 +26,7 @@ from aliquot.live.gateway.resources.about import AboutEndpoints, MetricsPage
 from aliquot.live.gateway.resources.activations import ActivationEndpoints
 from aliquot.live.gateway.resources.datasets import DatasetEndpoints
 from aliquot.live.gateway.resources.executions import ExecutionEndpoints
+from aliquot.live.gateway.resources.graphs import GraphEndpoints
 from aliquot.live.gateway.resources.models import ModelEndpoints
 from aliquot.live.gateway.resources.openapi import OpenApiEndpoints
 from aliquot.live.gateway.resources.operator import OperatorEndpoints
@@ -136,6 +137,7 @@ class Gateway:
             *AlarmEndpoints(catalogue, self.alarms, settings.alarms_per_namespace).endpoints(),
             *ActivationEndpoints(platform, store, self._responses).endpoints(),
             *ExecutionEndpoints(platform.workflows, store, catalogue, self._metrics).endpoints(),
+            *GraphEndpoints(platform.workflows, store, catalogue).endpoints(),
             *SessionEndpoints(self.sessions).endpoints(),
             *DatasetEndpoints(self.fabric, catalogue, self._responses).endpoints(),
             *ModelEndpoints(self.fabric).endpoints(),

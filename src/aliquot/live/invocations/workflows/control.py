@@ -19,6 +19,8 @@ from aliquot.workflow.describe import stands
 from aliquot.workflow.errors import EventRefusedError, WorkflowError
 from aliquot.workflow.history import replay_history
 from aliquot.workflow.interpreter import Event, Started, StopAsked, TaskBeat, TaskEnded, read_token
+from aliquot.workflow.language import Machine
+from aliquot.workflow.marks import StateMark, replay_marks
 from aliquot.workflow.values import Value
 
 
@@ -93,6 +95,14 @@ class ExecutionControl:
         stored = await self._store.stored_execution(owner, execution)
         return None if stored is None else await asyncio.to_thread(_history, stored, self._executions.secret)
 
+    async def drawn(self, owner: str, execution: str) -> bytes | None:
+        """Return a picture of an execution in the store, with marks for the states that it has entered."""
+        stored = await self._store.stored_execution(owner, execution)
+        if stored is None:
+            return None
+        marks = await asyncio.to_thread(_marks, stored, self._executions.secret)
+        return await self._workflows.expressions.draw(owner, stored.definition, marks, stored.row.workflow)
+
     async def stop(self, owner: str, execution: str, error: str, cause: str) -> bool:
         """Stop an execution. Durable. Raises `EventRefusedError`. Returns False if there is none."""
         run = await self._executions.load(owner, execution)
@@ -156,8 +166,16 @@ def _input_of(rows: Sequence[bytes]) -> Value:
     return started.input if started is not None else None
 
 
-def _history(stored: StoredExecution, secret: bytes) -> list[dict[str, Value]]:
-    """Replay the log with an observer. It runs in a thread, with a machine of its own."""
+def _replayed(stored: StoredExecution) -> tuple[Machine, list[tuple[float, Event]]]:
+    """Return what a replay needs. It runs in a thread, so the machine is its own."""
     machine = with_timeout(machine_of(stored.definition), unpack_info(stored.row.body))
     log: list[tuple[float, LogEntry]] = unpack_log(stored.events)
-    return replay_history(machine, [(at, one) for at, one in log if not isinstance(one, TaskBegun)], secret)
+    return machine, [(at, one) for at, one in log if not isinstance(one, TaskBegun)]
+
+
+def _history(stored: StoredExecution, secret: bytes) -> list[dict[str, Value]]:
+    return replay_history(*_replayed(stored), secret)
+
+
+def _marks(stored: StoredExecution, secret: bytes) -> dict[str, StateMark]:
+    return replay_marks(*_replayed(stored), secret)
