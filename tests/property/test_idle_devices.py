@@ -1,12 +1,15 @@
 """No call waits beside an idle device for longer than the start that waiting saves."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import functions, times
 
 from aliquot.config import PolicySettings
+from aliquot.core.device_index import MAX_CANDIDATES
 from aliquot.core.model import DeviceSpec, FunctionSpec, Times
 from aliquot.policies.queueing import QUEUEING
+from aliquot.policies.queueing.parts.expected_end import MANY_WAITS
 from aliquot.sim.arrivals import Arrival, ListedWorkload
 from aliquot.sim.contention import V100_STRETCH, InterferenceCurve
 from aliquot.sim.engine import Scenario, Simulation
@@ -69,3 +72,14 @@ def test_a_run_that_is_never_over_when_expected_is_not_waited_for_beyond_the_sta
     arrivals = [Arrival(0, "other"), Arrival(0, "f", "ann", 1), Arrival(0, "f", "ann")]  # it runs for 1 s, not for 0
     waits = longest_idle_waits(Scenario(devices, called, ListedWorkload(arrivals)), PolicySettings("fair_resident"))
     assert 0 < waits["f"] <= 0.1 + 0.1 + TOLERANCE_S
+
+
+@pytest.mark.parametrize(("count", "starts"), [(MAX_CANDIDATES, 1), (MAX_CANDIDATES + 1, MANY_WAITS)])
+def test_a_call_of_a_flow_with_many_late_runs_does_not_wait_for_the_next_of_them(count, starts):
+    """All runs take ten times as long as declared, so that one of them always seems to be about to end."""
+    devices = [DeviceSpec(f"gpu-{number}", concurrency=1) for number in range(count)]
+    own = FunctionSpec("f", times=Times(1, 0.1, 0))
+    arrivals = [Arrival(number / 20, "f", run_s=10) for number in range(50)]
+    scenario = Scenario(devices, {"f": own}, ListedWorkload(arrivals))
+    waited_s = longest_idle_waits(scenario, PolicySettings("fair_resident"))["f"]
+    assert 0 < waited_s <= starts * own.times.cold_s + TOLERANCE_S

@@ -1,8 +1,7 @@
 """The cost of a decision must not grow with flows, sandboxes or devices. It is counted exactly, in bytecodes."""
 
-import sys
-
 import pytest
+from bytecodes import BytecodeCounter
 from msgspec.structs import replace
 
 from aliquot.core.commands import Fetch, Run, StartSandbox
@@ -24,25 +23,6 @@ from aliquot.testing import Harness, device, function
 from aliquot.testing.harness import of_type
 
 WARM_UP, MEASURED = 30, 60
-
-
-class Counter:
-    """Counts the bytecodes that run within a `with` block."""
-
-    def __enter__(self):
-        self.count = 0
-        sys.settrace(self._trace)
-        return self
-
-    def __exit__(self, *_):
-        sys.settrace(None)
-
-    def _trace(self, frame, event, _):
-        frame.f_trace_opcodes = True
-        frame.f_trace_lines = False
-        if event == "opcode":
-            self.count += 1
-        return self._trace
 
 
 def busy_scheduler(policy, flows):
@@ -79,7 +59,7 @@ def opcodes_per_call(policy, flows, sessions=0):
 
     for _ in range(WARM_UP + sessions):
         turn()
-    with Counter() as counter:
+    with BytecodeCounter() as counter:
         for _ in range(MEASURED):
             turn()
     return counter.count / MEASURED
@@ -113,7 +93,7 @@ def opcodes_per_prediction(sessions):
     scheduler.step(0, [SessionBegan("default", f"s{number}") for number in range(sessions)])
     for number in range(WARM_UP + sessions):
         turn(number)
-    with Counter() as counter:
+    with BytecodeCounter() as counter:
         for number in range(MEASURED):
             turn(WARM_UP + sessions + number)
     return counter.count / MEASURED
@@ -155,7 +135,7 @@ def opcodes_per_extra_slot(tenants):
 
     for _ in range(WARM_UP + tenants):
         turn()
-    with Counter() as counter:
+    with BytecodeCounter() as counter:
         for _ in range(MEASURED):
             turn()
     return counter.count / MEASURED
@@ -203,7 +183,7 @@ def opcodes_per_call_on(policy, devices, load, *, share=None, nodes=1):
         step([call() for _ in range(20)])
     for _ in range(WARM_UP + devices):
         turn()
-    with Counter() as counter:
+    with BytecodeCounter() as counter:
         for _ in range(MEASURED):
             turn()
     check(scheduler)
@@ -227,7 +207,7 @@ def test_a_call_costs_about_the_same_on_four_and_on_four_thousand_devices(load):
 def opcodes_per_removal(policy, flows):
     scheduler, names = busy_scheduler(policy, flows)
     scheduler.step(1, [InvocationArrived(f"x{name}", "default", name) for name in names])
-    with Counter() as counter:
+    with BytecodeCounter() as counter:
         scheduler.step(2, [FunctionRemoved("default", names[flows // 2])])
     return counter.count
 

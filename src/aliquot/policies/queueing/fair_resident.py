@@ -230,12 +230,8 @@ class FairResident(Queueing):
         return Choice(flow, device, sandbox, f"most urgent, done in {best.cost_s - best.displaced_s:.3g} s by estimate")
 
     def _waited_s(self, view: View, flow: FlowView, best: ExpectedEnd) -> float:
-        """Return how long the flow's head has waited although it could have started on a device that is idle.
-
-        Among many devices one is nearly always idle. There the time is not counted, because starting another sandbox
-        whenever an estimate was wrong makes calls wait longer on the whole.
-        """
-        if best.place[0].running or view.many:
+        """Return how long the flow's head has waited although it could have started on a device that is idle."""
+        if best.place[0].running:
             self._beside_idle.pop(flow.index, None)
             return 0.0
         number = flow.head.number

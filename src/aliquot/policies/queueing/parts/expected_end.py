@@ -20,6 +20,7 @@ class ExpectedEnd(Struct, frozen=True, gc=False):
 
 
 MIN_WAIT_S = 0.001  # before a decision to wait is reconsidered
+MANY_WAITS = 4  # among many devices a call may wait beside an idle one for so many times the start that it saves
 
 
 class WaitDecision(Struct, frozen=True, gc=False):
@@ -135,13 +136,14 @@ class EndEstimator:
         Running sandboxes of the flow count together with its backlog. With one sandbox and a hundred queued calls, the
         next free sandbox is no reason not to start another. While slots are idle, a start costs the others nothing, so
         waiting must be quicker by up to half. If runs take longer than expected, a call that has `waited_s` beside an
-        idle device waits no longer in total than the start takes, with the start of what it displaces.
+        idle device waits no longer in total than the start takes, with the start of what it displaces. Among many
+        devices one is nearly always idle, and it may wait a few times as long, because starts take compute from others.
         """
         wait_s, idle = self._wait_s(view, flow)
         if wait_s is None:
             return None
         saved_s = best.start_s + best.displaced_s
-        left_s = saved_s - waited_s
+        left_s = (MANY_WAITS * saved_s if view.many else saved_s) - waited_s
         max_wait_s = saved_s * (1 + view.busy_fraction()) / 2
         if wait_s >= max_wait_s or left_s < MIN_WAIT_S:
             return None
@@ -150,7 +152,7 @@ class EndEstimator:
         shortest_s = _min_cold_s(flow) if best.place[1] is None else best.start_s
         sure_s = shortest_s / 2 - wait_s
         if sure_s > 0:
-            return WaitDecision(idle, view.now + min(sure_s, left_s))
+            return WaitDecision(idle, view.now + min(max(sure_s, MIN_WAIT_S), left_s))
         # Among many devices one that becomes idle elsewhere changes the busy fraction little, so only time decides.
         return WaitDecision(idle if view.many else None, view.now + min(max(max_wait_s - wait_s, MIN_WAIT_S), left_s))
 
