@@ -1,5 +1,7 @@
 """One greedy tenant for each row of the table of budgets, and a neighbour who is served all the same."""
 
+import ctypes
+import os
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -7,6 +9,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from sandboxes import strongest
 from tenants import rows_of_the_page
 
 from aliquot.runtime.frames import REPLY
@@ -36,6 +39,22 @@ UNFINISHED = (
     f"import os, time\ndef main(args):\n    os.write(3, {REPLY.pack(0, False, 0, RESULT_BYTES, 0)!r})\n"
     "    os.write(3, b'x' * 100_000)\n    time.sleep(1000)\n"
 )
+TAKES = """
+import ctypes, os, signal
+libc = ctypes.CDLL(None)
+class Value(ctypes.Union):
+    _fields_ = [("number", ctypes.c_int), ("pointer", ctypes.c_void_p)]
+def main(args):
+    global held
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGRTMIN])
+    held = 0
+    while held < 1000 and libc.inotify_init1(0) >= 0:
+        held += 1
+    queued = 0
+    while queued < args["signals"] and libc.sigqueue(os.getpid(), int(signal.SIGRTMIN), Value(number=1)) == 0:
+        queued += 1
+    return {"instances": held, "signals": queued}
+"""
 FLOOD = 16  # bodies, which take half of the memory for those that arrive
 JSON_TYPE = {"Content-Type": "application/json"}
 SLEEPS = "import time\ndef main(args):\n    time.sleep(args['s'])\n    return {}\n"
@@ -159,6 +178,31 @@ def test_a_flood_of_bodies_that_take_long_to_check_keeps_the_neighbours_body_not
     assert {answer.status_code for answer in answered} == {400}, answered[0].text
     assert before < FLOOD // 2, "the neighbour's body was checked after most of the attacker's"
     tenants.check_neighbour()
+
+
+@pytest.mark.budget("inotify instances and pending signals")
+def test_what_the_kernel_counts_for_a_user_is_divided_by_sandbox(tenants):
+    tenants.attacker.deploy("takes", TAKES)
+    tenants.neighbour.deploy("takes", TAKES)
+    for tenant in (tenants.attacker, tenants.neighbour):  # the attacker's are held until its sandbox ends
+        assert tenant.result("takes", {"signals": 10_000}) == {"instances": 4, "signals": 256}
+    tenants.check_neighbour()
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not strongest().user, reason="sandboxes are processes of the server's user")
+def test_what_sandboxes_hold_does_not_count_for_the_servers_user(tenants):
+    """The kernel counts inotify instances also for the owners of the namespaces above."""
+    limit = int(Path("/proc/sys/fs/inotify/max_user_instances").read_text())
+    if limit > 200:
+        pytest.skip(f"this machine allows {limit} inotify instances, more than the sandboxes here can take")
+    taken = []
+    while not taken or taken[-1]:
+        tenants.attacker.deploy(f"takes{len(taken)}", TAKES)
+        taken.append(tenants.attacker.result(f"takes{len(taken)}", {"signals": 0})["instances"])
+        assert len(taken) <= limit
+    instance = ctypes.CDLL(None).inotify_init1(0)
+    assert instance >= 0
+    os.close(instance)
 
 
 @pytest.mark.budget("calls in flight")

@@ -23,6 +23,7 @@ MIB = 2**20
 SLOTS = 4
 CALLS = 300
 MAX_RATIO = 2
+CLEAR_RATIO = 1.5  # below which one measurement is enough
 SECONDS = 120  # longer than a measurement
 SLEEPS = "import time\ndef main(args):\n    time.sleep(args['s'])\n    return {}\n"
 PRINTS = """
@@ -50,6 +51,13 @@ def main(args):
         held.append(socket.socket())
         held[-1].setblocking(False)
         held[-1].connect_ex(tuple(args["place"]))
+    time.sleep(args["s"])
+"""
+TAKES = """
+import ctypes, time
+def main(args):
+    while ctypes.CDLL(None).inotify_init1(0) >= 0:
+        pass
     time.sleep(args["s"])
 """
 BUFFERS = """
@@ -88,7 +96,16 @@ def tenants(tmp_path_factory, echo):
         "alarms_per_namespace": 50, "sessions_per_namespace": 50,
     }  # fmt: skip
     options = [word for name, value in limits.items() for word in ("--limit", f"{name}={value}")]
-    options += ["--devices", "host:1", "--cpu-slots", str(SLOTS), "--egress", f"all,{echo[0]}:{echo[1]}"]
+    options += [
+        "--devices",
+        "host:1",
+        "--cpu-slots",
+        str(SLOTS),
+        "--grace",
+        "1",
+        "--egress",
+        f"all,{echo[0]}:{echo[1]}",
+    ]
     inherited = {key: value for key, value in os.environ.items() if not key.startswith("PIP_")}
     with PackageIndex(stuck=("stuck",)) as index:
         env = inherited | {"PIP_CONFIG_FILE": os.devnull, "PIP_INDEX_URL": index.url, "PIP_RETRIES": "0"}
@@ -153,6 +170,10 @@ class Attack:
     def calls_in_flight(self):
         self._deploy("sleeps", SLEEPS, limits={"instances": 1, "timeout": 600_000})
         self._begin("sleeps", 250)
+
+    def inotify_instances_and_pending_signals(self):
+        self._deploy("takes", TAKES)
+        self._begin("takes", 1)
 
     def reply_bytes(self):
         self._deploy("unfinished", UNFINISHED)
@@ -295,6 +316,7 @@ def test_the_p99_of_the_neighbour_stays_within_twice_its_quiet_value(tenants, ec
             lambda flows: not any(flow["in_flight"] for flow in flows),
             what="the end of the attack",
         )
-        if len(ratios) % 2 and len(ratios) > 1 and median(ratios) < MAX_RATIO:
+        clear = ratios[0] < CLEAR_RATIO if len(ratios) == 1 else len(ratios) % 2 and median(ratios) < MAX_RATIO
+        if clear:
             return
     pytest.fail(f"{row}: the p99 beside the attack was {median(ratios):.1f} times as long ({ratios})")

@@ -20,6 +20,10 @@ from . import landlock, linux, mounts, network, seccomp
 
 _CORE_BYTES = 0
 _OPEN_FILES = 4096
+# The kernel has few of these for all sandboxes of a zygote together, usually 96,000 and 128.
+_PENDING_SIGNALS = 256
+_INOTIFY_INSTANCES = 4
+_INOTIFY_WATCHES = 4096
 _OOM_SCORE = "500"  # if the machine runs out of memory, the kernel kills sandboxes before the server
 
 
@@ -52,7 +56,8 @@ def enclose(layers: dict[str, Any]) -> None:
         )  # fmt: skip
     if layers["user"] and layers["uids"]:
         # After the mounts: another user could not reach an interpreter in root's home, for example.
-        become_root_of_namespace(own_mounts | own_network, *layers["uids"])
+        become_root_of_namespace(own_mounts | own_network, *layers["uids"], layers["zygote_uid"] or 0)
+        limit_watches()  # of each user in it, and each sandbox is one
     elif own_network:
         linux.unshare(own_network)
     if own_network:
@@ -79,10 +84,12 @@ def map_user(uid: int, gid: int, process: str) -> None:
     linux.write_file(f"/proc/{process}/gid_map", f"{gid} {gid} 1")
 
 
-def become_root_of_namespace(others: int, first: int, count: int) -> None:
+def become_root_of_namespace(others: int, first: int, count: int, owner: int) -> None:
     """Become root inside a new user namespace and other new ones, and an unprivileged user outside it.
 
-    The range has a user for every sandbox. Only a process outside the namespace may map it, so a child does.
+    The range has a user for every sandbox. Only a process outside the namespace may map it, so a child does. The
+    namespace belongs to the user of the range with the number `owner`. The kernel counts pending signals and inotify
+    instances in the namespace for its owner, too, and root has no limits of its own for them.
     """
     waiting, go = os.pipe()
     process = os.getpid()
@@ -92,6 +99,8 @@ def become_root_of_namespace(others: int, first: int, count: int) -> None:
         for name in ("uid_map", "gid_map"):
             linux.write_file(f"/proc/{process}/{name}", f"0 {first} {count}")
         os._exit(0)
+    linux.keep_capabilities()  # without them some machines refuse it
+    os.seteuid(first + owner)
     linux.unshare(linux.CLONE_NEWUSER | others)
     os.write(go, b"!")
     _, status = os.waitpid(helper, 0)
@@ -155,6 +164,7 @@ def drop_privileges(layers: dict[str, Any], settings: dict[str, Any], *, own_use
         mine = os.getuid(), os.getgid()
         linux.unshare(linux.CLONE_NEWUSER)
         map_own_user(*mine)
+        limit_watches()
     if uid is not None or layers["user"]:
         linux.renounce_capabilities()
     if uid is not None:
@@ -190,7 +200,15 @@ def set_oom_score() -> None:
         linux.write_file("/proc/self/oom_score_adj", _OOM_SCORE)
 
 
+def limit_watches() -> None:
+    """Limit the inotify instances and watches in our user namespace, which the kernel counts for its owners, too."""
+    for kind, count in (("instances", _INOTIFY_INSTANCES), ("watches", _INOTIFY_WATCHES)):
+        with contextlib.suppress(FileNotFoundError):  # a kernel without inotify
+            linux.write_file(f"/proc/sys/user/max_inotify_{kind}", str(count))
+
+
 def _limit(layers: dict[str, Any], settings: dict[str, Any]) -> None:
+    _set_limit(resource.RLIMIT_SIGPENDING, _PENDING_SIGNALS)
     _set_limit(resource.RLIMIT_FSIZE, settings.get("file_bytes") or settings["scratch_bytes"])
     if settings["uid"] is not None or layers["user"]:
         _set_limit(resource.RLIMIT_NPROC, settings["processes"])
