@@ -165,8 +165,8 @@ def bare_heap_s(entries: int) -> float:
 def decision_us(flows: int, turns: int = 2000) -> float:
     """Return the microseconds of processor time that one call costs the core, with all flows backlogged.
 
-    A call is an arrival, a decision and a finish. Each flow has run before and has a sandbox, with ten flows as with ten
-    thousand. Objects of the set-up are not searched for garbage meanwhile.
+    A call is an arrival, a decision and a finish. Each flow has run before and has a sandbox, however many there are.
+    Objects of the set-up are not searched for garbage meanwhile.
     """
     names = [f"f{number}" for number in range(flows)]
     harness = Harness(
