@@ -27,10 +27,10 @@ types: $(VENV)/dev.stamp
 architecture: $(VENV)/dev.stamp
 	$(BIN)/lint-imports
 
-tests: $(VENV)/dev.stamp $(VENV)/clients.stamp $(VENV)/lithops.stamp
+tests: $(VENV)/dev.stamp $(VENV)/clients.stamp $(VENV)/kinds.stamp $(VENV)/lithops.stamp
 	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder # two processes a core, because many tests wait
 
-test-long: $(VENV)/dev.stamp $(VENV)/clients.stamp $(VENV)/serverless.stamp ## Run the long tests: many more examples, the Serverless framework, fifty kills, 200 clients
+test-long: $(VENV)/dev.stamp $(VENV)/clients.stamp $(VENV)/kinds.stamp $(VENV)/lithops.stamp $(VENV)/serverless.stamp ## Run the long tests: many more examples, the Serverless framework, fifty kills, 200 clients
 	$(BIN)/pytest -o faulthandler_timeout=3600 tests/property --hypothesis-profile=long
 	$(BIN)/pytest -o faulthandler_timeout=3600 -m long
 	ALIQUOT_KILLS=50 $(BIN)/pytest -o faulthandler_timeout=3600 tests/e2e/test_crash.py
@@ -92,6 +92,11 @@ $(VENV)/serverless.stamp: tests/clients/serverless/package.json tests/clients/se
 	cp $^ $(VENV)/serverless
 	command -v npm > /dev/null && $(NPM_CI) --ignore-scripts --prefix $(VENV)/serverless \
 	  || echo "npm cannot install the Serverless framework: its tests are skipped"
+	touch $@
+
+$(VENV)/kinds.stamp: src/aliquot/live/node/kind_packages.py | $(VENV)/dev.stamp
+	$(BIN)/aliquot kinds install --data $(VENV)/kinds \
+	  || echo "the packages of the kinds cannot be installed: their tests are skipped"
 	touch $@
 
 $(VENV)/lithops.stamp: tests/clients/lithops.txt | $(VENV)/bin/pip

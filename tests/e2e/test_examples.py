@@ -3,6 +3,7 @@
 import re
 import shlex
 import shutil
+import sys
 
 import pytest
 from live_platform import QuickPlatform
@@ -14,7 +15,7 @@ PAGES = [*sorted((ROOT / "examples").glob("*/README.md")), *HOW_TOS]
 
 @pytest.fixture(scope="module")
 def platform(tmp_path_factory):
-    with QuickPlatform(tmp_path_factory.mktemp("platform")) as platform:
+    with QuickPlatform(tmp_path_factory.mktemp("platform"), "--python", sys.executable) as platform:
         yield platform
 
 

@@ -16,11 +16,14 @@ from aliquot.testing.server import LiveServer
 from aliquot.testing.waiting import wait_until
 
 MOST_KEPT = 16 * 2**20
+NUMPY = ("--python", sys.executable)  # which has it
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    with LiveServer(tmp_path_factory.mktemp("live") / "data", "--limit", f"payload_bytes={MOST_KEPT}") as server:
+    with LiveServer(
+        tmp_path_factory.mktemp("live") / "data", *NUMPY, "--limit", f"payload_bytes={MOST_KEPT}"
+    ) as server:
         yield server
     assert not replay_file(server.data).differences
 
@@ -232,7 +235,7 @@ def test_nothing_is_left_of_a_value_when_the_one_that_has_it_or_gave_it_is_kille
 
 
 def test_nothing_is_left_of_a_value_when_the_server_is_killed(handing, tmp_path, monkeypatch):
-    with LiveServer(tmp_path / "data") as server:
+    with LiveServer(tmp_path / "data", *NUMPY) as server:
         monkeypatch.setenv("ALIQUOT_DATA", str(server.data))
         sys.modules.pop("handing", None)
         handing = importlib.import_module("handing")

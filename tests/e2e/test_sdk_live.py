@@ -14,7 +14,7 @@ from aliquot.testing.server import LiveServer
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    with LiveServer(tmp_path_factory.mktemp("live") / "data") as server:
+    with LiveServer(tmp_path_factory.mktemp("live") / "data", "--python", sys.executable) as server:
         yield server
     assert not replay_file(server.data).differences
 

@@ -1,6 +1,8 @@
 """Sandboxes that are forked from one zygote draw different random numbers."""
 
 import importlib.util
+import sys
+from pathlib import Path
 
 import pytest
 from sandboxes import play, result
@@ -22,4 +24,4 @@ def test_sandboxes_of_one_zygote_draw_different_numbers(tmp_path, module):
         drawn = [result(await rig.run(sandbox))["drawn"] for sandbox in sandboxes]
         assert drawn[0] != drawn[1]
 
-    play(tmp_path, scene)
+    play(tmp_path, scene, python=Path(sys.executable))

@@ -24,6 +24,7 @@ COMMANDS = {
     "up": CommandEntry("up.up", RUN),
     "down": CommandEntry("down.down", RUN),
     "doctor": CommandEntry("doctor.doctor", RUN),
+    "kinds": CommandEntry("kinds.app", RUN),
     "deploy": CommandEntry("deploy.deploy", DEVELOP, TakesPairs),
     "invoke": CommandEntry("invoke.invoke", DEVELOP, TakesPairs),
     "session": CommandEntry("session.app", DEVELOP),

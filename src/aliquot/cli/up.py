@@ -1,5 +1,6 @@
 """`aliquot up`: starts the platform on this machine."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -101,6 +102,13 @@ def up(
             help="A limit for clients: payload_bytes=128MiB, timeout_ms.most=600000, invocations_per_minute=60 …",
         ),
     ] = [],  # noqa: B006
+    python: Annotated[
+        Path | None,
+        typer.Option(
+            help="The interpreter whose packages functions without requirements find, such as .venv/bin/python.",
+            show_default="an environment of their kind",
+        ),
+    ] = None,
     egress: Annotated[
         str,
         typer.Option(
@@ -156,6 +164,7 @@ def up(
             usage_bytes=check_size(parse_size(usage_size, "--usage-size"), "--usage-size"),
             gateway=parse_limits(limit, "--limit"),
             images=tuple(parse_image(text) for text in image),
+            python=_read_python(python),
             egress=parse_egress(egress, "--egress"),
             session_idle_s=read_ms(session_idle, "--session-idle") / 1000,
         )
@@ -174,6 +183,12 @@ def _stopping(grace_s: float) -> Callable[[int], None]:
             output.print(f"stopping: {calls}, at most {grace_s:g} s; Ctrl-C ends them", highlight=False)
 
     return tell
+
+
+def _read_python(python: Path | None) -> Path | None:
+    if python is not None and not os.access(python.expanduser(), os.X_OK):
+        raise InputError(f"--python: there is no interpreter {python}")
+    return None if python is None else python.expanduser().absolute()  # not resolved: an environment's is a link
 
 
 def _read_tls(certificate: Path | None, key: Path | None) -> "Tls | None":

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from ipaddress import ip_address
+from pathlib import Path
 from shutil import which
 from types import FrameType
 from typing import Any
@@ -47,6 +48,7 @@ from aliquot.live.invocations.sessions.registry import SessionRegistry
 from aliquot.live.invocations.workflows.workflows import WorkflowSettings
 from aliquot.live.node.doctor import lacking
 from aliquot.live.node.isolation import IsolationProbe
+from aliquot.live.node.kind_packages import lacking_packages
 from aliquot.live.node.local import LocalNode
 from aliquot.live.node.network.client import NodeNetwork
 from aliquot.live.node.network.messages import ApiAddress, RelaySettings
@@ -137,6 +139,7 @@ async def _serve(
         descriptors=shares,
         views=fabric.readers,
         environment_limits=settings.gateway.environments,
+        python=settings.python,
         network=NodeNetwork(_relay_settings(settings, listeners[0]), connections.put, partial(services.place, "relay")),
     )
     url = url_of(listeners[0], tls=settings.tls is not None)
@@ -211,7 +214,7 @@ async def _serve(
         def started() -> None:
             ready = Ready(
                 *(url, name, key, os.getpid(), first),
-                missing=(*lacking(node.isolation), *node.unenforced),
+                missing=_missing_features(settings, node, data.path, nodejs=gateway_settings.nodejs),
                 recovered=recovered,
                 datasets=len(fabric.datasets.all()),
             )
@@ -254,6 +257,12 @@ async def _drain(service: Service, composer: Composer, grace_s: float, forced: a
         draining.result()
     draining.cancel()
     composer.workflows.executions.stop()
+
+
+def _missing_features(settings: ServerSettings, node: LocalNode, data: Path, *, nodejs: bool) -> tuple[str, ...]:
+    """Return a line for each feature that this machine lacks."""
+    packages = lacking_packages(data, python=settings.python is None, nodejs=nodejs)
+    return (*lacking(node.isolation), *node.unenforced, *packages)
 
 
 async def _first_key(catalogue: Catalogue) -> tuple[str, str, bool]:

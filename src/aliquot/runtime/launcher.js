@@ -183,6 +183,8 @@ function serve(main) {
   });
 }
 
+// The packages of the kind are found from the working directory and from the directory of an archive, which is in it.
+if (process.argv[2]) fs.symlinkSync(process.argv[2], path.join(process.cwd(), 'node_modules'));
 socket.on('close', () => process.exit(0)); // the server has gone
 Object.assign(process.env, description.env);
 load().then(

@@ -37,7 +37,7 @@ def demo(
         raise InputError(f"--examples: there is no {examples / 'matrix'}; run this in a clone of the repository")
     out.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix="aliquot-demo-") as folder:
-        server = LiveServer(Path(folder) / "data", "--devices", "host:1")
+        server = LiveServer(Path(folder) / "data", "--devices", "host:1", "--python", sys.executable)
         with progress() as bar:
             task = bar.add_task("starting the platform", total=7)
             with server:

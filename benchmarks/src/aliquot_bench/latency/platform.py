@@ -175,7 +175,8 @@ def measure_torch(on_step: Callable[[str], None]) -> TorchStart:
         began = time.perf_counter()
         run([python_of(environment), "-c", "import torch"])
         plain.append(1000 * (time.perf_counter() - began))
-    with scratch() as folder, up(folder, python_of(environment)) as platform:
+    python = python_of(environment)
+    with scratch() as folder, up(folder, python, options=("--python", python)) as platform:
         return TorchStart(platform.cold("torch", WITH_TORCH, ["torch"]), median(plain))
 
 

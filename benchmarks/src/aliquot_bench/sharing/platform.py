@@ -1,6 +1,7 @@
 """A real server with one virtual device, and the functions that hold slices of it."""
 
 import importlib.util
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -76,7 +77,8 @@ class SharingPlatform:
 @contextmanager
 def host_device(sharing: str) -> Iterator[SharingPlatform]:
     """Start a server with one virtual device under this sharing policy."""
-    with scratch() as folder, LiveServer(folder / "data", "--devices", "host:1", "--sharing", sharing) as server:
+    options = ("--devices", "host:1", "--sharing", sharing, "--python", sys.executable)  # which has numpy
+    with scratch() as folder, LiveServer(folder / "data", *options) as server:
         limits = httpx.Limits(max_connections=MAX_CONNECTIONS)
         with server.client(timeout=MAX_RUN_MS / 1000, limits=limits) as client:
             yield SharingPlatform(server, client)

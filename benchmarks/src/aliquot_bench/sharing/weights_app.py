@@ -1,5 +1,6 @@
 """Weights handed over by the platform itself: between two sandboxes, and between two functions in one sandbox."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -55,7 +56,12 @@ class WeightsApp:
 @contextmanager
 def weights_app(max_bytes: int) -> Iterator[WeightsApp]:
     """Start a server and deploy the app for weights of up to this size."""
-    with scratch() as folder, LiveServer(folder / "data") as server, server.client(timeout=MAX_RUN_MS / 1000) as client:
+    options = ("--python", sys.executable)  # which has numpy
+    with (
+        scratch() as folder,
+        LiveServer(folder / "data", *options) as server,
+        server.client(timeout=MAX_RUN_MS / 1000) as client,
+    ):
         app = WeightsApp(client)
         app.deploy(max_bytes)
         yield app

@@ -17,6 +17,8 @@ from aliquot.live.device.survey import no_nvidia, survey_host, survey_nvidia
 from aliquot.live.node.cgroups import NodeCgroups
 from aliquot.live.node.environments.pip_settings import has_pip
 from aliquot.live.node.isolation import Isolation, ProbeResult, choose, probe
+from aliquot.live.node.kind_installation import installable_kinds
+from aliquot.live.node.kind_packages import INSTALL_COMMAND, KindFolder
 from aliquot.runtime import view_mount
 from aliquot.storage.view import wire
 
@@ -71,7 +73,8 @@ def examine(data: Path) -> list[DoctorFinding]:
     """Return all findings. Starts processes, takes a fraction of a second and leaves nothing behind."""
     found = probe(data.absolute())
     walls = [_system(), *_walls(found), _passthrough(choose(found)), _cgroups()]
-    return [*walls, *_devices(choose(found)), _python(), _pip(), _nodejs(), _disk(data)]
+    runtimes = [_python(), _pip(), _nodejs(), *_packages(data)]
+    return [*walls, *_devices(choose(found)), *runtimes, _disk(data)]
 
 
 def lacking(isolation: Isolation) -> tuple[str, ...]:
@@ -169,6 +172,23 @@ def _nodejs() -> DoctorFinding:
     return DoctorFinding(
         "node.js", ok=False, detail="`node` is not on the PATH", consequence="no functions of kind nodejs:20"
     )
+
+
+def _packages(data: Path) -> list[DoctorFinding]:
+    """Find out which packages of the kinds that run here are installed."""
+    findings = []
+    for kind in installable_kinds():
+        folder = KindFolder(data.absolute(), kind)
+        missing = folder.missing()
+        findings.append(
+            DoctorFinding(
+                f"packages of {kind}",
+                ok=not missing,
+                detail=f"missing are {', '.join(missing)}" if missing else f"in {folder.path}",
+                consequence=f"functions cannot import them without requirements; `{INSTALL_COMMAND}` installs them",
+            )
+        )
+    return findings
 
 
 def _disk(data: Path) -> DoctorFinding:

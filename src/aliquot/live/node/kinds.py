@@ -7,6 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from aliquot.live.node.kind_packages import KindPackages
 from aliquot.runtime import frames
 
 _LAUNCHER = Path(frames.__file__).parent / "launcher.js"
@@ -24,12 +25,12 @@ class FunctionRuntime(Struct, frozen=True):
     visible: tuple[str, ...] = ()  # paths that its sandboxes may read
 
 
-def _python() -> FunctionRuntime:
+def _python(_: KindPackages) -> FunctionRuntime:
     return FunctionRuntime(python=True, command=lambda _: None)
 
 
 @functools.cache
-def _nodejs() -> FunctionRuntime:
+def _nodejs(packages: KindPackages) -> FunctionRuntime:
     found = shutil.which("node")
     if found is None:
         raise UnknownKindError("This node has no Node.js; install it so that `node` is on the server's PATH.")
@@ -38,20 +39,21 @@ def _nodejs() -> FunctionRuntime:
     def command(memory_bytes: int) -> list[str]:
         # The heap may grow to the memory limit, so that the kernel reports the exhaustion. Node.js would only abort.
         heap = f"--max-old-space-size={max(16, memory_bytes >> 20)}"
-        return [str(program), heap, "--expose-gc", str(_LAUNCHER)]
+        return [str(program), heap, "--expose-gc", str(_LAUNCHER), packages.node_modules]
 
-    return FunctionRuntime(python=False, command=command, visible=(str(program.parent.parent),))
+    modules = (packages.node_modules,) if packages.node_modules else ()
+    return FunctionRuntime(python=False, command=command, visible=(str(program.parent.parent), *modules))
 
 
-FAMILIES: dict[str, Callable[[], FunctionRuntime]] = {
+FAMILIES: dict[str, Callable[[KindPackages], FunctionRuntime]] = {
     "nodejs": _nodejs,
     "python": _python,
 }
 
 
-def runtime_of(kind: str) -> FunctionRuntime:
+def runtime_of(kind: str, packages: KindPackages) -> FunctionRuntime:
     family = kind.partition(":")[0]
     make = FAMILIES.get(family)
     if make is None:
         raise UnknownKindError(f"This node runs no functions of the kind {kind!r}; it knows {', '.join(FAMILIES)}.")
-    return make()
+    return make(packages)

@@ -33,9 +33,9 @@ from aliquot.live.node.environments.build_queue import BuildStatus
 from aliquot.live.node.environments.disk import DIRECTORY, StoredMark, load_marks
 from aliquot.live.node.environments.installer import Installer, Progress
 from aliquot.live.node.environments.limits import EnvironmentLimits
-from aliquot.live.node.environments.provider import Environments
 from aliquot.live.node.handed_runs import HandedRuns, runs_ahead
 from aliquot.live.node.isolation import NO_ISOLATION, Isolation, IsolationProbe, choose, walls
+from aliquot.live.node.kind_packages import find_packages
 from aliquot.live.node.local_sandbox import LocalSandbox
 from aliquot.live.node.network.client import NodeNetwork
 from aliquot.live.node.reply_memory import ReplyMemory
@@ -83,10 +83,11 @@ class LocalNode(Node):
         views: DatasetViews | None = None,
         environment_limits: EnvironmentLimits | None = None,
         network: NodeNetwork | None = None,
+        python: Path | None = None,
     ) -> None:
         """Isolation is detected by default, by a probe that may run already.
 
-        `driver_options` is what `--devices` says after the driver's name.
+        `driver_options` follows the driver's name in `--devices`. `python` replaces the environment of Python's kind.
         """
         self._data = data.absolute()
         self._scratch_bytes = scratch_bytes
@@ -114,6 +115,7 @@ class LocalNode(Node):
         self._views = views or NoDatasetViews()
         self._environment_limits = environment_limits or EnvironmentLimits()
         self._network = network or NodeNetwork()
+        self._python = python
 
     @property
     def devices(self) -> tuple[DeviceSpec, ...]:
@@ -127,6 +129,7 @@ class LocalNode(Node):
     async def start(self, listener: NodeListener) -> None:
         self._listener = listener
         self._loop = asyncio.get_running_loop()
+        packages = self._loop.run_in_executor(None, find_packages, self._data, self._python)
         self._resources, self._drivers, environments = await self._loop.run_in_executor(None, self._prepare_machine)
         self._attachment = DeviceAttachment(self._drivers, self._loop)
         self._swapper = SandboxSwapper(self._drivers, self._queues, self._loop, self._swap_executor)
@@ -136,20 +139,16 @@ class LocalNode(Node):
         self._zygotes = ZygotePool(
             self._walls, self._resources, self._loop, lambda zygote, tenant: free_zygote(zygote, tenant, self.refused)
         )
-        limits = self._environment_limits
-        installer = Installer(
-            self._data, self.isolation, self._resources.cgroups, self._networks, limits, self._progress
-        )
-        self._environments = Environments(
-            self._data, installer.install, limits, found=environments, release=self._zygotes.release
-        )
+        limits, networks, cgroups = self._environment_limits, self._networks, self._resources.cgroups
+        installer = Installer(self._data, self.isolation, cgroups, networks, limits, self._progress)
+        self._environments = installer.open_environments(environments, self._zygotes.release)
         self._active = ActiveSandboxes(self._loop)
         self._reply_memory = ReplyMemory(*self._replies, self._loop)
         self._started = True
         self._preparation = StartPreparation(
-            self._environments, self._zygotes, self._cells, self._drivers, self.isolation
+            self._environments, self._zygotes, self._cells, self._drivers, self.isolation, await packages
         )
-        self._preparation.warm_up(ZygoteProfile())  # so that the first cold start does not wait for it
+        self._preparation.warm_up()  # so that the first cold start does not wait for it
         if any(self._drivers.has_own_memory((device.name,)) for device in self._devices):
             self._watching = self._loop.create_task(watch_devices(self._drivers.faults, self._device_lost))
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import sys
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -13,6 +12,7 @@ from aliquot.live.node.dataset_views import NO_VIEWS
 from aliquot.live.node.environments.errors import RequirementsError
 from aliquot.live.node.environments.provider import Environments
 from aliquot.live.node.isolation import Isolation
+from aliquot.live.node.kind_packages import KindPackages
 from aliquot.live.node.kinds import FunctionRuntime, UnknownKindError, runtime_of
 from aliquot.live.node.states import IMPORTS_TIMED_OUT, StartError, error
 from aliquot.live.node.zygote_process import IMPORT_TIMEOUT_S, ZygoteProcess, ZygoteProfile
@@ -35,13 +35,20 @@ class StartPreparation:
     """Finds or makes the environment and the zygote of a launch."""
 
     def __init__(
-        self, environments: Environments, zygotes: ZygotePool, cells: CellPool, drivers: Drivers, isolation: Isolation
+        self,
+        environments: Environments,
+        zygotes: ZygotePool,
+        cells: CellPool,
+        drivers: Drivers,
+        isolation: Isolation,
+        packages: KindPackages,
     ) -> None:
         self._environments = environments
         self._zygotes = zygotes
         self._cells = cells
         self._drivers = drivers
         self._isolation = isolation
+        self._packages = packages
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopped = False
 
@@ -59,7 +66,7 @@ class StartPreparation:
         if launch.datasets and not self._isolation.views:
             raise StartError(Status.INTERNAL_ERROR, NO_VIEWS)
         try:
-            return runtime_of(launch.kind)
+            return runtime_of(launch.kind, self._packages)
         except UnknownKindError as failure:
             raise StartError(Status.DEVELOPER_ERROR, str(failure)) from failure
 
@@ -69,7 +76,7 @@ class StartPreparation:
         Raises `StartError`, or `MissingEnvironmentError` if there is no environment for it.
         """
         profile = ZygoteProfile(
-            self._python(launch) if runtime.python else sys.executable,
+            self._python(launch) if runtime.python else self._packages.python,
             _imports(launch) if runtime.python else (),
             runtime.visible,
             self._drivers.access(launch.place),
@@ -86,7 +93,7 @@ class StartPreparation:
     def _python(self, launch: Launch) -> str:
         """Return the interpreter of an environment with the launch's requirements."""
         if not launch.requirements:
-            return sys.executable
+            return self._packages.python
         found = self._environments.find(launch.requirements, launch.tenant)
         if found is None:
             raise MissingEnvironmentError
@@ -132,9 +139,9 @@ class StartPreparation:
         profile = ZygoteProfile(python, _imports(launch), views=self._sees_datasets(launch))
         await self._warm_up(profile, launch.tenant)
 
-    def warm_up(self, profile: ZygoteProfile) -> None:
-        """Start the zygote of a profile, and keep as many cells ready there as after a start."""
-        self._spawn(self._fill_up(profile))
+    def warm_up(self) -> None:
+        """Start the zygote of functions without requirements and imports, with as many ready cells as after a start."""
+        self._spawn(self._fill_up(ZygoteProfile(self._packages.python)))
 
     async def _fill_up(self, profile: ZygoteProfile) -> None:
         await self._warm_up(profile, PLATFORM)

@@ -14,12 +14,12 @@ import structlog
 from aliquot.core.units import MIB
 from aliquot.live.node.cgroups import NodeCgroups, SandboxCgroup
 from aliquot.live.node.environments.build_processes import BuilderProcess, index_proxy
-from aliquot.live.node.environments.disk import tree_bytes
+from aliquot.live.node.environments.disk import StoredMark, tree_bytes
 from aliquot.live.node.environments.errors import BuildLimitError, RequirementsError
 from aliquot.live.node.environments.installer_output import InstallerOutput
 from aliquot.live.node.environments.limits import EnvironmentLimits
 from aliquot.live.node.environments.pip_settings import InstallerSettings, has_pip, read_settings
-from aliquot.live.node.environments.provider import EnvironmentBuild
+from aliquot.live.node.environments.provider import EnvironmentBuild, Environments
 from aliquot.live.node.isolation import Isolation, is_readable_by_others, uid_range, walls
 from aliquot.live.node.network.client import SandboxNetworks
 
@@ -53,6 +53,10 @@ class Installer:
         self._limits = limits
         self._progress = progress
         self._places: set[int] = set()  # numbers of the builds that run, for user ids and control groups
+
+    def open_environments(self, found: list[StoredMark], release: Callable[[Path], bool]) -> Environments:
+        """Return the environments of the data directory, which are built by this installer."""
+        return Environments(self._data, self.install, self._limits, found=found, release=release)
 
     async def install(self, build: EnvironmentBuild) -> None:
         """Install the requirements of a build. Raises `RequirementsError`, or `OSError` for a fault of the machine."""
