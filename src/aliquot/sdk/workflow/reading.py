@@ -39,6 +39,7 @@ def read_workflow(raw: Callable[..., Any], own: object, timeout_s: int | None) -
 
 def _source(raw: Callable[..., Any]) -> ast.FunctionDef:
     code = raw.__code__
+    linecache.checkcache(code.co_filename)
     text = "".join(linecache.getlines(code.co_filename, raw.__globals__))
     try:
         tree = ast.parse(text)

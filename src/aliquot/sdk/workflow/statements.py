@@ -45,6 +45,9 @@ class Statements(Values):
                 after = STATEMENTS.get(type(statement), _refused)(self, statement, scope, after)
             except RefusedConstruct as refused:
                 self.mistakes.append(refused.mistake)
+            except RecursionError:
+                reason = "this is nested too deep, or has too many calls; write it in several lines"
+                self.mistakes.append(RefusedConstruct(statement, reason).mistake)
         return after
 
     # --- places of assignments ----------------------------------------------------------------------------
