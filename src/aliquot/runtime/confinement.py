@@ -67,7 +67,7 @@ def enclose_supervisor(layers: dict[str, Any]) -> None:
     )  # fmt: skip
     if layers["uids"]:
         # After the mounts: another user could not reach an interpreter in root's home, for example.
-        isolation.become_root_of_namespace(linux.CLONE_NEWNS | own_network, *layers["uids"], uid or 0)
+        isolation.become_root_of_namespace(linux.CLONE_NEWNS | own_network, *layers["uids"], owner=uid or 0)
     else:
         linux.unshare(linux.CLONE_NEWUSER | linux.CLONE_NEWNS | own_network)
         isolation.map_own_user(*mine)

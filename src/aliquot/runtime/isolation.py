@@ -56,7 +56,7 @@ def enclose(layers: dict[str, Any]) -> None:
         )  # fmt: skip
     if layers["user"] and layers["uids"]:
         # After the mounts: another user could not reach an interpreter in root's home, for example.
-        become_root_of_namespace(own_mounts | own_network, *layers["uids"], layers["zygote_uid"] or 0)
+        become_root_of_namespace(own_mounts | own_network, *layers["uids"], owner=layers["zygote_uid"] or 0)
         limit_watches()  # of each user in it, and each sandbox is one
     elif own_network:
         linux.unshare(own_network)
@@ -84,7 +84,7 @@ def map_user(uid: int, gid: int, process: str) -> None:
     linux.write_file(f"/proc/{process}/gid_map", f"{gid} {gid} 1")
 
 
-def become_root_of_namespace(others: int, first: int, count: int, owner: int) -> None:
+def become_root_of_namespace(others: int, first: int, count: int, *, owner: int) -> None:
     """Become root inside a new user namespace and other new ones, and an unprivileged user outside it.
 
     The range has a user for every sandbox. Only a process outside the namespace may map it, so a child does. The
