@@ -1,8 +1,10 @@
 """The source of a workflow: what its statements become, and what is refused with line, reason and advice."""
 
 import json
+import re
 
 import pytest
+from places import DOCS
 from python_modules import module_of, shell_of
 
 import aliquot
@@ -296,6 +298,19 @@ def test_a_workflow_without_source_is_refused():
     exec(compile("def lost(x):\n    return x\n", "/nowhere.py", "exec"), namespace)  # noqa: S102 - a test's own source
     with pytest.raises(WorkflowRefusedError, match="cannot be read"):
         app.workflow(namespace["lost"])
+
+
+def test_the_example_of_the_reference_is_a_workflow():
+    page = (DOCS / "reference" / "python-workflows.md").read_text(encoding="utf-8")
+    [example] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    names = ("quick", "shrink", "large", "find_faces", "describe")
+    functions = [f"@app.function\ndef {name}(image): ...\n" for name in names]
+    functions += [f"@app.function\ndef {name}(text, more): ...\n" for name in ("crop", "publish", "ask_editor")]
+    before = "class Rejected(Exception): ...\n" + "".join(functions)
+    made = module_of(example.replace("@app.workflow", f"{before}@app.workflow", 1)).caption.definition()
+    assert made["TimeoutSeconds"] == 3600
+    kinds = [state["Type"] for state in made["States"].values()]
+    assert kinds == ["Pass", "Task", "Task", "Choice", "Task", "Parallel", "Map", "Task", "Wait", "Task"]
 
 
 def test_a_name_is_used_once():

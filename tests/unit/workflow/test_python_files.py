@@ -1,11 +1,13 @@
 """`aliquot workflow check|graph|test` for Python and YAML files, and definitions made from sequences."""
 
 import json
+import re
 
 import pytest
 from command_line import run_here
+from places import DOCS
 
-from aliquot.cli.workflow import sequence_definition
+from aliquot.cli.workflow import app, sequence_definition
 from aliquot.workflow.language import read_definition
 
 FILE = """
@@ -121,6 +123,16 @@ def test_yaml_is_read_and_what_json_cannot_hold_is_refused(aliquot, tmp_path):
     assert "Write dates in quotes" in aliquot("check", "date.yaml").err
     (tmp_path / "bad.yaml").write_text("a: [")
     assert "cannot be read as YAML" in aliquot("check", "bad.yaml").err
+
+
+def test_every_command_stands_in_the_reference_and_has_help_with_an_example_or_a_reason(aliquot):
+    page = (DOCS / "reference" / "workflows.md").read_text(encoding="utf-8")
+    for command in app.registered_commands:
+        name = command.name or command.callback.__name__
+        assert re.search(rf"`(aliquot workflow )?{name}\b", page), name
+        told = aliquot(name, "--help").out
+        assert max(map(len, told.splitlines())) <= 80, name
+        assert len(told.split()) > 30, name
 
 
 def test_a_sequence_becomes_a_chain_of_tasks():
