@@ -40,6 +40,8 @@ class Pool:
         self.started = 0  # also the last number given out
         self.slots = slots
         self._keepalive = keepalive
+        # Most policies let flows expire, not single sandboxes.
+        self._expires_sandboxes = type(keepalive).sandbox_idled is not KeepAlive.sandbox_idled
         self._timers = timers
         self._outbox = outbox
         self._slices = slices
@@ -142,9 +144,10 @@ class Pool:
         self._add_idle(sandbox, now=now)
         if self.slots is not None or sandbox.host.limit is not None:
             self._make_stoppable(sandbox, now=now)
-        sandbox.expiry = self._keepalive.sandbox_idled(sandbox, now=now)
-        if sandbox.expiry is not None:
-            self._timers.arm(sandbox)
+        if self._expires_sandboxes:
+            sandbox.expiry = self._keepalive.sandbox_idled(sandbox, now=now)
+            if sandbox.expiry is not None:
+                self._timers.arm(sandbox)
 
     def end_session(self, tenant: str, name: str, *, now: float) -> None:
         for sandbox in self.session_sandboxes.end(tenant, name):

@@ -154,7 +154,7 @@ class FairResident(Queueing):
 
     def choose(self, view: View) -> Choice | None:
         changed, blocked = self._changed, self._blocked
-        if blocked:
+        if blocked.flows:
             for flow in blocked.ready(view):
                 changed[flow.index] = flow
         if len(changed) == 1:
@@ -162,7 +162,7 @@ class FairResident(Queueing):
             if flow.queued and self._clock.is_only_choice(flow):
                 return self._choose_only(view, flow)
         for flow in changed.values():
-            if blocked:
+            if blocked.flows:
                 blocked.discard(flow)
             self._update_urgency(flow)
         changed.clear()
@@ -189,7 +189,7 @@ class FairResident(Queueing):
     def _choose_only(self, view: View, flow: FlowView) -> Choice | None:
         """Choose for a flow that is the only candidate, as most are, without updating the clock first."""
         self._changed.clear()
-        if self._blocked:
+        if self._blocked.flows:
             self._blocked.discard(flow)
         choice = self._choice(view, flow)
         if isinstance(choice, Choice):
@@ -207,7 +207,7 @@ class FairResident(Queueing):
             self._changed[flow.index] = flow
 
     def wake_at(self) -> float | None:
-        return self._blocked.next_at() if self._blocked else None
+        return self._blocked.next_at() if self._blocked.flows else None
 
     def _choice(self, view: View, flow: FlowView) -> Choice | WaitDecision:
         if not self._params.joint:

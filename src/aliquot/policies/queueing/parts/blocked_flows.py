@@ -15,20 +15,17 @@ class BlockedFlows:
     """The blocked flows, found by device and by time."""
 
     def __init__(self) -> None:
-        self._flows: dict[int, tuple[FlowView, Sequence[DeviceView]]] = {}
+        self.flows: dict[int, tuple[FlowView, Sequence[DeviceView]]] = {}
         self._anywhere: dict[int, FlowView] = {}  # those that wait for something to be freed on any device
         self._by_device: dict[int, dict[int, FlowView]] = {}
         self._until: FlowHeap[float] = FlowHeap()
 
-    def __len__(self) -> int:
-        return len(self._flows)
-
     def __contains__(self, flow: FlowView) -> bool:
-        return flow.index in self._flows
+        return flow.index in self.flows
 
     def add(self, flow: FlowView, devices: Sequence[DeviceView] | None, until: float) -> None:
         """Block the flow until something is freed on one of these devices, or on any if None, or that time has come."""
-        self._flows[flow.index] = (flow, devices or ())
+        self.flows[flow.index] = (flow, devices or ())
         if devices is None:
             self._anywhere[flow.index] = flow
         for device in devices or ():
@@ -36,7 +33,7 @@ class BlockedFlows:
         self._until.set(flow, until)
 
     def discard(self, flow: FlowView) -> None:
-        known = self._flows.pop(flow.index, None)
+        known = self.flows.pop(flow.index, None)
         if known is None:
             return
         self._until.discard(flow)
@@ -49,7 +46,7 @@ class BlockedFlows:
 
     def ready(self, view: View) -> Iterable[FlowView]:
         """Return the flows worth another attempt. The caller discards them, and adds them again if it fails."""
-        if not self._flows:
+        if not self.flows:
             return ()
         ready = self._until.take(view.now)
         if view.freed:
@@ -60,14 +57,14 @@ class BlockedFlows:
 
     def next_at(self) -> float | None:
         """Return when the first of them is worth another attempt if nothing happens, or None."""
-        if not self._flows:
+        if not self.flows:
             return None
-        first = self._until.first_key()
-        return None if first == inf else first
+        first = self._until.first_entry()
+        return None if first is None or first[0] == inf else first[0]
 
     def take_all(self) -> list[FlowView]:
         """Remove and return all flows, because everything has changed."""
-        flows = [flow for flow, _ in self._flows.values()]
+        flows = [flow for flow, _ in self.flows.values()]
         for flow in flows:
             self.discard(flow)
         return flows
