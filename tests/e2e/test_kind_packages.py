@@ -1,11 +1,15 @@
 """The packages of OpenWhisk's kinds, installed for real by `make tests`, and what functions do not find."""
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from places import DOCS
 from sandboxes import needs_nodejs, zipped
 
+from aliquot.live.node.doctor import examine
 from aliquot.live.node.kind_packages import DIRECTORY, PACKAGES, KindFolder
 from aliquot.testing.server import LiveServer
 
@@ -66,6 +70,17 @@ def test_functions_find_the_packages_of_their_kind_and_not_those_of_the_server(e
     assert "packages of" not in equipped.log.read_text()
 
 
+def packages_in_doctor(data):
+    return {finding.name: finding.ok for finding in examine(data) if finding.name.startswith("packages of")}
+
+
+@needs_nodejs
+def test_the_doctor_shows_which_kinds_have_their_packages(equipped, tmp_path):
+    names = ["packages of python:3.11", "packages of nodejs:20"]
+    assert packages_in_doctor(equipped.data) == dict.fromkeys(names, True)
+    assert packages_in_doctor(tmp_path) == dict.fromkeys(names, False)
+
+
 @needs_nodejs
 def test_nodejs_functions_find_openwhisk_redis_and_uuid(equipped):
     assert run(equipped, "require", REQUIRE, "nodejs:20") == {"client": "function", "redis": "function", "uuid": 36}
@@ -84,3 +99,27 @@ def test_without_packages_functions_find_the_standard_library_and_the_server_say
     said = " ".join(shared_server.log.read_text().split())
     assert "packages of python:3.11: functions do not find beautifulsoup4" in said
     assert "install them with `aliquot kinds install`" in said
+
+
+def test_the_page_lists_the_packages():
+    page = (DOCS / "reference" / "sandboxes.md").read_text(encoding="utf-8")
+    for kind in PACKAGES:
+        listed = ", ".join(f"`{name}`" for name in KindFolder(Path(), kind).missing())
+        assert f"| `{kind}` | {listed} |" in page
+
+
+@needs_nodejs
+def test_an_installation_without_an_index_says_so_and_leaves_nothing(tmp_path):
+    nowhere = "http://127.0.0.1:9/"  # a port on which no server listens
+    offline = {"PIP_CONFIG_FILE": os.devnull, "PIP_INDEX_URL": nowhere, "PIP_RETRIES": "0", "PIP_DEFAULT_TIMEOUT": "1"}
+    offline |= {"npm_config_registry": nowhere, "npm_config_fetch_retries": "0", "npm_config_cache": str(tmp_path)}
+    path, home = os.environ["PATH"], str(tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-m", "aliquot", "kinds", "install", "--data", tmp_path / "data"],
+        env={"PATH": path, "HOME": home, **offline}, capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 1
+    for said in ("python:3.11: pip cannot install its packages", "nodejs:20: npm cannot install its packages"):
+        assert said in done.stdout
+    assert done.stdout.count("Is this machine connected to a package index?") == 2
+    assert not any(KindFolder(tmp_path / "data", kind).path.exists() for kind in PACKAGES)

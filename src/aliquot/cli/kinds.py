@@ -41,7 +41,9 @@ def list_kinds(data: Data = None, as_json: AsJson = False) -> None:
 @app.command()
 def install(
     data: Data = None,
-    again: Annotated[bool, typer.Option("--again", help="Install packages anew that are there.")] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="Install packages anew that are there. Stop servers first that use them.")
+    ] = False,
 ) -> None:
     """Install the packages of OpenWhisk's kinds into the data folder. A server finds them at its next start."""
     from aliquot.live.node.kind_installation import InstallationError, install_packages, installable_kinds

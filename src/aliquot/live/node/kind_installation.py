@@ -14,7 +14,8 @@ from aliquot.live.store.records import NODEJS, PYTHON
 
 _PIP_OPTIONS = ("install", "--no-input", "--disable-pip-version-check", "--no-warn-script-location", "--quiet")
 _NPM_OPTIONS = ("install", "--no-audit", "--no-fund", "--ignore-scripts", "--no-save", "--loglevel=error")
-_OFFLINE = "is this machine connected to a package index? pip and npm use the settings of this user."
+_COMPILED = ("netifaces",)  # packages without wheels
+_OFFLINE = "Is this machine connected to a package index? pip and npm use the settings of this user."
 _MAX_SAID_LENGTH = 1000
 
 Progress = Callable[[str], None]
@@ -37,6 +38,9 @@ def install_packages(data: Path, kind: str, progress: Progress, *, again: bool =
         folder.path.mkdir(parents=True)
         progress(f"{kind}: installing {', '.join(folder.packages)}")
         folder.mark_complete(install(folder, progress))
+    except BaseException:
+        remove_directory(folder.path)
+        raise
     finally:
         os.umask(before)
     return folder
@@ -48,30 +52,28 @@ def installable_kinds() -> list[str]:
 
 
 def _install_python(folder: KindFolder, progress: Progress) -> tuple[str, ...]:
-    """Install the packages of Python. Return those that failed, unless all did."""
+    """Install the packages of Python. Return those that must be compiled, if this machine cannot do it."""
     make_environment(folder.path, with_pip=not has_pip())
     python = str(interpreter(folder.path))
     pip = [sys.executable, "-m", "pip", "--python", python] if has_pip() else [python, "-m", "pip"]
     if not _run([*pip, *_PIP_OPTIONS, *folder.packages]):
         return ()
-    progress(f"{folder.kind}: not all can be installed together, so each is installed alone")
-    said = {package: _run([*pip, *_PIP_OPTIONS, package]) for package in folder.packages}
-    failed = tuple(package for package, why in said.items() if why)
-    if len(failed) == len(folder.packages):
-        raise InstallationError(f"pip cannot install the packages of {folder.kind}: {said[failed[0]]}\n{_OFFLINE}")
-    for package in failed:
-        progress(f"{folder.kind}: without {package}: {said[package]}")
-    return failed
+    compiled = tuple(package for package in folder.packages if package.startswith(_COMPILED))
+    progress(f"{folder.kind}: that failed, and is tried without {', '.join(compiled)}, which must be compiled")
+    others = [package for package in folder.packages if package not in compiled]
+    if said := _run([*pip, *_PIP_OPTIONS, *others]):
+        raise InstallationError(f"pip cannot install its packages: {said}\n{_OFFLINE}")
+    return compiled
 
 
 def _install_nodejs(folder: KindFolder, _: Progress) -> tuple[str, ...]:
     npm = shutil.which("npm")
     if npm is None:
-        raise InstallationError(f"npm is not on the PATH; install it for the packages of {folder.kind}.")
+        raise InstallationError("npm is not on the PATH.")
     # npm uses the certificates of the system instead of its own, because only those work behind a company's proxy.
     env = {"NODE_OPTIONS": "--use-openssl-ca", **os.environ}
     if said := _run([npm, *_NPM_OPTIONS, "--prefix", str(folder.path), *folder.packages], env):
-        raise InstallationError(f"npm cannot install the packages of {folder.kind}: {said}\n{_OFFLINE}")
+        raise InstallationError(f"npm cannot install its packages: {said}\n{_OFFLINE}")
     return ()
 
 
