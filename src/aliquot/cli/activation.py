@@ -1,7 +1,5 @@
 """`aliquot activation`: the records of calls, and calls that still run."""
 
-import re
-from datetime import datetime
 from typing import Annotated, Any
 
 import typer
@@ -10,9 +8,8 @@ from aliquot.cli import logs as log_lines
 from aliquot.cli.console import say
 from aliquot.cli.gateway import ACTIONS, AsJson, Data, GatewayClient, annotations_of, completer, connect
 from aliquot.cli.invoke import wait_for_record
+from aliquot.cli.recent_calls import MAX_SCANNED, read_moment, scan_calls, took_ms
 from aliquot.cli.results import clock, print_json, seconds, show, size, table, text
-from aliquot.clock import now_ms
-from aliquot.core.errors import InputError
 from aliquot.sdk.calls import NAMESPACE, activation_path
 from aliquot.sdk.errors import NotFoundError
 
@@ -46,6 +43,12 @@ def list_(
         str | None, typer.Option(help="Only calls that began at this time or earlier, given in the same way.")
     ] = None,
     session: Annotated[str, typer.Option(metavar="ID", help="Only calls of this session.")] = "",
+    failed: Annotated[
+        bool, typer.Option("--failed", help=f"Only calls that failed, of the last {MAX_SCANNED}.")
+    ] = False,
+    slowest: Annotated[
+        bool, typer.Option("--slowest", help=f"The slowest calls first, of the last {MAX_SCANNED}.")
+    ] = False,
     count: Annotated[bool, typer.Option("--count", help="Print only the number of calls.")] = False,
     data: Data = None,
     as_json: AsJson = False,
@@ -59,8 +62,15 @@ def list_(
     query |= {
         key: read_moment(value, f"--{key}") for key, value in (("since", since), ("upto", upto)) if value is not None
     }
-    query |= {"count": "true"} if count else {"limit": limit, "skip": skip}
-    found = connect(data).send("GET", f"{NAMESPACE}/activations", "the activations", query=query)
+    gateway = connect(data)
+    if failed or slowest:
+        found: Any = scan_calls(gateway, query, MAX_SCANNED)
+        found = [one for one in found if one.get("statusCode")] if failed else found
+        found = sorted(found, key=took_ms, reverse=True) if slowest else found
+        found = {"activations": len(found)} if count else found[skip : skip + limit]
+    else:
+        query |= {"count": "true"} if count else {"limit": limit, "skip": skip}
+        found = gateway.send("GET", f"{NAMESPACE}/activations", "the activations", query=query)
     if as_json:
         print_json(found)
     elif count:
@@ -158,7 +168,7 @@ def _record(gateway: GatewayClient, activation_id: str, *, wait: bool) -> dict[s
 
 
 def _table(found: list[dict[str, Any]]) -> None:
-    rows = table("", "began", "function", "status", "start", ">took", "activation")
+    rows = table("", "began", "function", "status", "start", ">wait", ">took", "activation")
     for one in found:
         said = annotations_of(one)
         rows.add_row(
@@ -166,21 +176,8 @@ def _table(found: list[dict[str, Any]]) -> None:
             str(said.get("path", one["name"])).partition("/")[2] or str(one["name"]),
             _STATUSES[one["statusCode"]] if "statusCode" in one else "",
             text(said.get("start", "cold" if "initTime" in said else "")),
+            seconds(said["waitTime"] / 1000) if "waitTime" in said else "",
             seconds(one["duration"] / 1000) if "duration" in one else "",
             str(one["activationId"]),
         )
     show(rows)
-
-
-def read_moment(value: str, option: str) -> int:
-    """Parse a time and return epoch milliseconds."""
-    from aliquot.sdk.units import read_ms
-
-    if value.isdecimal():
-        return int(value)
-    if re.match(r"\d{4}-", value):
-        try:
-            return round(datetime.fromisoformat(value).timestamp() * 1000)
-        except ValueError as error:
-            raise InputError(f"{option}: '{value}' is not a time, such as 2026-01-31T12:00") from error
-    return now_ms() - read_ms(value, option)

@@ -31,6 +31,7 @@ COMMANDS = {
     "dataset": CommandEntry("dataset.app", DEVELOP),
     "workflow": CommandEntry("workflow.app", DEVELOP),
     "logs": CommandEntry("logs.logs", DEVELOP),
+    "latency": CommandEntry("latency.latency", DEVELOP),
     "list": CommandEntry("functions.list_functions", DEVELOP),
     "delete": CommandEntry("functions.delete", DEVELOP),
     "action": CommandEntry("action.app", OPENWHISK),

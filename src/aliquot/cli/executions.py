@@ -5,10 +5,10 @@ from typing import Annotated, Any
 
 import typer
 
-from aliquot.cli.activation import read_moment
 from aliquot.cli.console import errors, say
 from aliquot.cli.failures import print_error
 from aliquot.cli.gateway import ACTIONS, AsJson, Data, GatewayClient, completer, connect
+from aliquot.cli.recent_calls import read_moment
 from aliquot.cli.results import clock, print_json, seconds, show, table, text
 from aliquot.cli.values import Param, ParamFile, read_params, read_value
 from aliquot.core.errors import InputError

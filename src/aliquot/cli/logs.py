@@ -9,6 +9,7 @@ import typer
 
 from aliquot.cli.console import output, say
 from aliquot.cli.gateway import ACTIONS, TRIGGERS, AsJson, Data, GatewayClient, annotations_of, completer, connect
+from aliquot.cli.recent_calls import MAX_SCANNED, scan_calls
 from aliquot.cli.results import clock, print_json, seconds
 from aliquot.clock import now_ms
 from aliquot.sdk.calls import NAMESPACE
@@ -38,6 +39,7 @@ def logs(
         int, typer.Option("--last", "-n", min=0, max=_MAX_LISTED, help="The number of calls to show.")
     ] = 10,
     since: Annotated[str | None, typer.Option(help="Only calls that began within this time, such as 10m.")] = None,
+    failed: Annotated[bool, typer.Option("--failed", help="Only calls that failed.")] = False,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
@@ -50,12 +52,13 @@ def logs(
         _show_activation(gateway, which, follow=follow, as_json=as_json)
         return
     if which is not None:
-        _check_known(gateway, which)
-    for record in _recent(gateway, which, last, since):
+        check_known(gateway, which)
+    for record in _failed(gateway, which, last, since) if failed else _recent(gateway, which, last, since):
         _print(record, as_json=as_json)
     if follow:
         for record in _new(gateway, which):
-            _print(record, as_json=as_json)
+            if not failed or not record.get("response", {}).get("success"):
+                _print(record, as_json=as_json)
 
 
 def _show_activation(gateway: GatewayClient, activation_id: str, *, follow: bool, as_json: bool) -> None:
@@ -75,7 +78,7 @@ def _show_activation(gateway: GatewayClient, activation_id: str, *, follow: bool
     _print(record if as_json or not seen else {**record, "logs": []}, as_json=as_json)
 
 
-def _check_known(gateway: GatewayClient, name: str) -> None:
+def check_known(gateway: GatewayClient, name: str) -> None:
     """Raise an error if there is no such function or trigger, instead of showing nothing."""
     try:
         gateway.entity(ACTIONS, name)
@@ -89,6 +92,15 @@ def _recent(gateway: GatewayClient, name: str | None, last: int, since: str | No
         return []
     begin = None if since is None else now_ms() - read_ms(since, "--since")
     return list(reversed(_list(gateway, name, begin, last)))
+
+
+def _failed(gateway: GatewayClient, name: str | None, last: int, since: str | None) -> Iterator[dict[str, Any]]:
+    """Yield the last calls that failed, the oldest first."""
+    query: dict[str, str | int] = {} if name is None else {"name": name}
+    query |= {} if since is None else {"since": now_ms() - read_ms(since, "--since")}
+    failed = [call for call in scan_calls(gateway, query, MAX_SCANNED) if call.get("statusCode")]
+    for call in reversed(failed[:last]):
+        yield gateway.activation(str(call["activationId"]))
 
 
 def _new(gateway: GatewayClient, name: str | None) -> Iterator[dict[str, Any]]:

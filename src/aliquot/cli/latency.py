@@ -1,0 +1,72 @@
+"""`aliquot latency`: where the time of a function's calls went."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from aliquot.cli.console import say
+from aliquot.cli.gateway import AsJson, Data, FunctionName, annotations_of, connect
+from aliquot.cli.logs import check_known
+from aliquot.cli.recent_calls import MAX_SCANNED, read_moment, scan_calls
+from aliquot.cli.results import count, print_json, seconds, show, table
+
+_PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "most": 1.0}
+# Parts of a call in its order, each in milliseconds of a record with its annotations.
+_PARTS: dict[str, Callable[[Mapping[str, Any], Mapping[str, Any]], float]] = {
+    "waiting": lambda _, notes: notes.get("waitTime", 0) - notes.get("initTime", 0),
+    "start": lambda _, notes: notes.get("initTime", 0),
+    "files": lambda _, notes: notes.get("dataTime", 0),
+    "run": lambda record, notes: notes.get("deviceTime", record.get("duration", 0)) - notes.get("dataTime", 0),
+}
+
+
+def latency(
+    name: FunctionName,
+    last: Annotated[int, typer.Option("--last", "-n", min=1, max=MAX_SCANNED, help="The number of calls.")] = 1000,
+    since: Annotated[str | None, typer.Option(help="Only calls that began within this time, such as 10m.")] = None,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show where the time of a function's calls went: waiting, starting a sandbox, files of datasets, and the run.
+
+    The times are those of the platform, from the arrival of a call to its end. `aliquot activation list NAME --slowest`
+    lists the slowest calls.
+    """
+    gateway = connect(data)
+    query: dict[str, str | int] = {"name": name}
+    query |= {"since": read_moment(since, "--since")} if since is not None else {}
+    calls = scan_calls(gateway, query, last)
+    if not calls:
+        check_known(gateway, name)
+        say(f"there are no calls of {name}")
+        return
+    parts = _times(calls)
+    figures = {part: {word: _at(times, share) for word, share in _PERCENTILES.items()} for part, times in parts.items()}
+    cold = sum(1 for call in calls if "initTime" in annotations_of(call))
+    failed = sum(1 for call in calls if call.get("statusCode"))
+    if as_json:
+        print_json({"calls": len(calls), "cold": cold, "failed": failed, "milliseconds": figures})
+        return
+    title = f"{name}: {count(len(calls), 'call')}, {cold} cold, {failed} failed"
+    rows = table(title, "", *(f">{word}" for word in _PERCENTILES))
+    for part, values in figures.items():
+        rows.add_row(part, *(seconds(value / 1000) for value in values.values()))
+    show(rows)
+
+
+def _times(calls: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:
+    """Return the milliseconds of each part, sorted, and of the whole. Parts that no call has are left out."""
+    found: dict[str, list[float]] = {part: [] for part in (*_PARTS, "whole")}
+    for call in calls:
+        notes = annotations_of(dict(call))
+        each = {part: max(0.0, measure(call, notes)) for part, measure in _PARTS.items()}
+        for part, time_ms in each.items():
+            found[part].append(time_ms)
+        found["whole"].append(sum(each.values()))
+    return {part: sorted(times) for part, times in found.items() if any(times)}
+
+
+def _at(times: Sequence[float], share: float) -> float:
+    """Return the time within which this share of the calls ended."""
+    return times[min(len(times) - 1, int(share * len(times)))]
