@@ -175,6 +175,21 @@ def test_activations_are_listed_read_and_counted(platform):
     assert "echoing" in platform.aliquot("activation", "logs", listed[0]["activationId"])
 
 
+def test_failed_and_slow_calls_are_found(platform):
+    (platform.folder / "fails.py").write_text("def main(args):\n    print('why')\n    return {'error': args['why']}\n")
+    platform.aliquot("action", "create", "fails", "fails.py")
+    platform.aliquot("invoke", "fails", "-p", "why", "bad", code=1)
+    (failed,) = platform.json("activation", "list", "fails", "--failed")
+    assert platform.json("activation", "list", "--slowest", "--limit", 1)
+    assert platform.aliquot("activation", "list", "echo", "--failed").strip() == "there are none"
+    assert failed["activationId"] in platform.aliquot("logs", "--failed", "fails")
+    figures = platform.json("latency", "fails")
+    assert (figures["calls"], figures["cold"], figures["failed"]) == (1, 1, 1)
+    assert set(figures["milliseconds"]) >= {"run", "whole"}
+    assert re.search(r"fails: 1 call, 1 cold, 1 failed *\n +p50", platform.aliquot("latency", "fails"))
+    assert "there is no function nothing" in platform.aliquot("latency", "nothing", code=5)
+
+
 def test_a_call_that_runs_is_cancelled(platform):
     (platform.folder / "slow.py").write_text("import time\ndef main(args): time.sleep(60)\n")
     platform.aliquot("action", "create", "slow", "slow.py")

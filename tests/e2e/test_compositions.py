@@ -170,7 +170,7 @@ def test_a_sequence_of_what_one_may_not_use_is_refused_before_anything_runs(serv
         theirs.put("packages/shared", params={"overwrite": "true"}, json={"publish": False}).raise_for_status()
     answer = call(client, "borrows")
     assert answer.status_code == 403
-    assert "owner/shared/tool" in answer.json()["error"]
+    assert "'owner/shared'" in answer.json()["error"]
 
 
 # --- callers that do not wait ---------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ namespace has must show it to its owner below: whoever adds such a route adds su
 """
 
 import itertools
+import json
 import re
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ READ_FIRST = ("get", "head", "post", "patch", "put", "delete")
 # These routes have placeholders, but show no content of a namespace.
 SHOW_NOTHING = {
     "/api/v1/namespaces/{namespace}/limits",
+    "/api/v1/namespaces/{namespace}/limits/{name}",
     "/api/v1/namespaces/{namespace}/activations/{id}/logs",
     "/api/v1/web/{namespace}/{package}/{name}",
 }
@@ -90,6 +92,9 @@ def furnished(server):
     put("actions/box/inner", exec=code, parameters=PAIRS, annotations=PAIRS)
     put("actions/open/shared", exec={**code, "code": "def main(args): return args"})
     put("actions/chain", exec={"kind": "sequence", "components": ["/_/own"]}, annotations=PAIRS)
+    definition = {"StartAt": MARK, "States": {MARK: {"Type": "Pass", "End": True}}}
+    put("actions/flow", exec={"kind": "workflow", "code": json.dumps(definition)}, annotations=PAIRS)
+    put("actions/box/packed", exec={"kind": "workflow", "code": json.dumps(definition)}, annotations=PAIRS)
     put("triggers/bell", parameters=PAIRS, annotations=PAIRS)
     put("rules/rings", trigger="/_/bell", action="/_/own", annotations=PAIRS)
     put("alarms/bell", cron="0 0 1 1 *", payload={"mark": MARK})
@@ -103,10 +108,12 @@ def furnished(server):
     dataset = {"url": "/srv/files", "namespaces": ["owner"]}
     where = f"{server.url}/operator/v1/datasets/{MARK}"
     httpx.put(where, params={"check": "false"}, headers=headers, json=dataset).raise_for_status()
-    ids = [activation, session.json()["sessionId"]]
+    begun = {"name": MARK, "input": {"mark": MARK}}
+    execution = client.post(f"{base}/workflows/flow/executions", json=begun).raise_for_status().json()["executionId"]
+    ids = [activation, session.json()["sessionId"], execution]
     values = {
         "namespace": ["owner"],
-        "name": ["own", "inner", "shared", "chain", "box", "open", "bell", "rings", "owner"],
+        "name": ["own", "inner", "shared", "chain", "flow", "packed", "box", "open", "bell", "rings", "owner"],
         "package": ["box", "open", "own"],
         "trigger": ["bell"],
         "dataset": [MARK],
@@ -133,7 +140,9 @@ def seen_by(owner, routes):
         if route.method == "get" and route.path.startswith("/api/v1/"):
             for path, flag in itertools.product(filled(route.path, owner.values), ("", *route.flags)):
                 answer = owner.client.get(path, params={flag: "true"} if flag else {})
-                seen[path, flag] = answer.status_code, {} if answer.status_code >= 400 else answer.json()
+                is_json = answer.headers.get("content-type", "").startswith("application/json")
+                shown = answer.json() if is_json else answer.text
+                seen[path, flag] = answer.status_code, {} if answer.status_code >= 400 else shown
     return seen
 
 
@@ -192,7 +201,7 @@ def test_a_published_package_shows_itself_and_no_other(server, owner):
         mine = reader.get("/api/v1/namespaces/_/activations").json()
         assert [item["name"] for item in mine] == ["shared"]
     activations = owner.client.get("/api/v1/namespaces/_/activations", params={"docs": "true"}).json()
-    assert [record["name"] for record in activations] == ["own"]
+    assert [record["name"] for record in activations] == ["flow", "own"]
 
 
 @pytest.mark.parametrize("path", ["default/own", "default/own.json", "box/inner.http", "open/shared.json"])

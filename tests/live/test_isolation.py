@@ -61,13 +61,15 @@ def test_the_servers_data_cannot_be_read(tmp_path, walls):
     assert ask(tmp_path, TRY_TO_READ, path=str(secret), isolation=NO_ISOLATION) == "secret", "or this tests nothing"
 
 
-def components(above):
-    """Return the names in this directory through which a sandbox reaches its interpreter, if that lies below it."""
-    needed = [Path(path) for path in visible_paths([])]
+def components(above, *more):
+    """Return the names in this directory through which a sandbox reaches its interpreter, and `more`, if below it."""
+    needed = [Path(path) for path in (*visible_paths([]), *more)]
     return sorted({path.relative_to(above).parts[0] for path in needed if path.is_relative_to(above)})
 
 
-IN_TMP = components("/tmp")  # noqa: S108 - none, unless this clone or its interpreter lies there
+def in_tmp(data):
+    """Return what a new sandbox has in /tmp: the ways to its interpreter and to the environment of its kind."""
+    return components("/tmp", data)  # noqa: S108
 
 
 @needs_mounts
@@ -75,9 +77,9 @@ def test_the_root_holds_the_system_and_nothing_else(tmp_path):
     found = ask(tmp_path, "import os; found = sorted(os.listdir('/'))")
     assert set(found) <= {
         *("bin", "dev", "etc", "lib", "lib32", "lib64", "nix", "proc", "sbin", "sys", "tmp", "usr"),
-        *components("/"),
+        *components("/", tmp_path),
     }
-    assert ask(tmp_path, "import os; found = sorted(os.listdir('/tmp'))") == IN_TMP
+    assert ask(tmp_path, "import os; found = sorted(os.listdir('/tmp'))") == in_tmp(tmp_path)
 
 
 @needs_mounts
@@ -125,9 +127,9 @@ found = [os.listdir(os.environ['TMPDIR']), glob.glob(args['scratch'] + '/*/*') +
 
     async def scene(rig):
         first, second = await rig.started(RUN), await rig.started(RUN)
-        assert sorted(result(await rig.run(first, {"code": write}))["found"]) == sorted(["mine", *IN_TMP])
+        assert sorted(result(await rig.run(first, {"code": write}))["found"]) == sorted(["mine", *in_tmp(tmp_path)])
         found = result(await rig.run(second, {"code": look, "scratch": str(tmp_path / "scratch")}))["found"]
-        assert found == [IN_TMP, []]
+        assert found == [in_tmp(tmp_path), []]
 
     play(tmp_path, scene)
 
@@ -163,8 +165,8 @@ def test_nothing_is_inherited_but_its_own_descriptors_and_variables(tmp_path, mo
     finally:
         os.close(descriptor)
     assert set(variables) == {"PATH", "HOME", "LANG", "TMPDIR", "GIVEN"}
-    listing = min(set(descriptors) - {0, 1, 2, 3})  # the descriptor of the directory that is listed
-    assert descriptors == [0, 1, 2, 3, listing, 100, 101], "three streams, the server, and copies of two streams"
+    # Three streams, the server, the tokens of runs handed ahead, the listed directory, and copies of two streams.
+    assert descriptors == [0, 1, 2, 3, 4, 5, 100, 101]
 
 
 @needs_pids

@@ -39,7 +39,7 @@ def test_a_zip_may_bring_a_virtualenv(tmp_path):
 @pytest.mark.parametrize(
     ("files", "said"),
     [
-        (None, "the code is not a zip in base64"),
+        (None, "the code is neither a zip nor a tar.gz in base64"),
         ({"other.py": ""}, "Zip file does not include __main__.py"),
         ({"__main__.py": "", "../escape.py": ""}, "leads out of the archive"),
         ({"__main__.py": "", "/etc/escape": ""}, "leads out of the archive"),

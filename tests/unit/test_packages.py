@@ -108,3 +108,8 @@ def test_processes_of_the_server_start_without_the_sdk():
     assert aliquot.App is aliquot.sdk.App
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         _ = aliquot.nothing
+
+
+def test_the_citation_has_the_version():
+    citation = (PRODUCT.parents[1] / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"version: {aliquot.__version__}\n" in citation
