@@ -223,7 +223,7 @@ def test_a_call_is_tried_again_as_in_the_graph(monkeypatch):
 
 REFUSED = [
     ("y = helper(x)", "put @app.function over it"),
-    ("y = os.getcwd()", "no function of an app"),
+    ("y = os.getcwd()", "call it in a function of the app"),
     ("y = f.remote(x)", "write f(…)"),
     ("y = f(x, 1)", "too many positional arguments"),
     ("y = at(x)", "by its place alone"),
@@ -240,7 +240,9 @@ REFUSED = [
     ("y = (f(z) for z in x)", "write a list: […]"),
     ("y = {1: 2}", "are text"),
     ("y = x.name", "write […]['name']"),
-    ("y = x.format(1)", "the method format cannot be called"),
+    ("y = x.format(1)", "write an f-string"),
+    ("x.sort()", "write xs = sorted(xs)"),
+    ("x.casefolded()", "there are capitalize, casefold"),
     ("y = x.split(',', maxsplit=1)", "by their place"),
     ("y = (z := f(x))", "in a line of its own"),
     ("y = nowhere", "define it above"),

@@ -1,12 +1,11 @@
 """One request and its reply as bytes. Nothing here does I/O, so that threads and event loops share it."""
 
 import ssl
-from typing import NamedTuple, Protocol, TypeAlias, cast
+from typing import NamedTuple, TypeAlias, cast
 from urllib.parse import SplitResult, unquote, urlencode, urlsplit
 
-import httptools
-
 from aliquot.sdk.errors import UsageError
+from aliquot.sdk.http.parsing import PARSER_ERRORS, new_parser
 from aliquot.sdk.wire import BodyPieces, HttpReply, HttpRequest
 
 CONNECT_TIMEOUT_S = 5.0
@@ -137,21 +136,13 @@ def check_tunnel(answer: bytes) -> None:
         raise ConnectionRefusedError(f"the proxy refuses the connection: {line or 'it closed it'}")
 
 
-class ReplyParser(Protocol):
-    """The part of httptools' parser that is used here."""
-
-    def feed_data(self, data: bytes | memoryview) -> None: ...
-    def get_status_code(self) -> int: ...
-    def should_keep_alive(self) -> bool: ...
-
-
 class ReplyReader:
     """Reads one reply. Names of headers are in lower case."""
 
     __slots__ = ("_body", "_parser", "complete", "has_head", "headers", "keeps_open", "status")
 
     def __init__(self) -> None:
-        self._parser: ReplyParser = httptools.HttpResponseParser(self)
+        self._parser = new_parser(self)
         self._body: list[bytes] = []
         self.headers: dict[str, str] = {}
         self.status = 0
@@ -163,7 +154,7 @@ class ReplyReader:
         """Take the next bytes of the connection. Raises `LostConnectionError` if they are not HTTP."""
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserError as error:
+        except PARSER_ERRORS as error:
             raise LostConnectionError(f"the reply is not HTTP: {error}") from error
 
     def end(self, why: str = "") -> None:

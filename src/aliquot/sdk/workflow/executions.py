@@ -17,6 +17,7 @@ R = TypeVar("R")
 EXECUTIONS = f"{NAMESPACE}/executions"
 TASKS = f"{NAMESPACE}/tasks"
 _FIRST_POLL_S, _LAST_POLL_S = 0.005, 0.5
+_FOLLOW_POLL_S = 0.05  # between events: for each answer the platform replays the whole log
 _WRAPPED = ["value"]  # the keys of a result that is no object
 _SUCCEEDED, _ACCEPTED, _MISSING = 200, 202, 404
 
@@ -175,7 +176,7 @@ def follow(client: Client, execution: str) -> Iterator[dict[str, Any]]:
         events = client.run(read_history(execution, last))
         yield from events
         if events:
-            last, delay = events[-1]["id"], _FIRST_POLL_S
+            last, delay = events[-1]["id"], _FOLLOW_POLL_S
             if is_end(events[-1]):
                 return
         client.run(pause(delay))

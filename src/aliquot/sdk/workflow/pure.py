@@ -20,6 +20,17 @@ INSTEAD: dict[type, str] = {
     ast.Set: "sets are no JSON; write a list",
     ast.SetComp: "sets are no JSON; write a list",
 }
+METHODS_INSTEAD = {
+    "clear": "assign a new list or dictionary",
+    "format": "write an f-string",
+    "insert": "write xs = xs[:i] + [x] + xs[i:]",
+    "pop": "read the item, and write xs = xs[:-1]",
+    "remove": "write xs = [x for x in xs if x != value]",
+    "reverse": "write xs = xs[::-1]",
+    "setdefault": "write d = {'key': value, **d}",
+    "sort": "write xs = sorted(xs)",
+    "update": "write d = {**d, **more}",
+}
 SAFE = (ast.Name, ast.Constant, ast.List, ast.Tuple, ast.BoolOp, ast.Compare, ast.Load)
 SAFE_OPERATORS = (ast.Eq, ast.NotEq, ast.Is, ast.IsNot, ast.And, ast.Or, ast.Not, ast.UnaryOp)
 
@@ -118,8 +129,8 @@ class _Resolver(ast.NodeTransformer):
 
     def _method(self, node: ast.Call, target: ast.Attribute) -> ast.AST:
         if target.attr not in METHOD_NAMES:
-            known = f"there are {', '.join(sorted(METHOD_NAMES))}"
-            self._refuse(node, f"the method {target.attr} cannot be called in a workflow; {known}")
+            instead = METHODS_INSTEAD.get(target.attr, f"there are {', '.join(sorted(METHOD_NAMES))}")
+            self._refuse(node, f"the method {target.attr} cannot be called in a workflow; {instead}")
         if node.keywords:
             self._refuse(node, "methods take no named arguments here; give them by their place")
         target.value = self.visit(target.value)
@@ -130,9 +141,11 @@ class _Resolver(ast.NodeTransformer):
         value = self._names.static(target, self._scope)
         if value is UNKNOWN:
             return "there is no such function above the workflow; define it above"
-        if getattr(value, "__module__", "") == "builtins" or getattr(value, "__module__", "") == "time":
-            other = "aliquot.sleep" if getattr(value, "__name__", "") == "sleep" else ", ".join(FUNCTIONS)
-            return f"this cannot be called in a workflow; call it in a function of the app. There is {other}"
+        if getattr(value, "__name__", "") == "sleep":
+            return "this would hold a process; write aliquot.sleep"
+        if getattr(value, "__module__", None) != self._names.module:
+            known = f" The expressions of a workflow have {', '.join(FUNCTIONS)}"
+            return f"this cannot be called in a workflow; call it in a function of the app.{known}"
         return "this is no function of an app; put @app.function over it, and it becomes a Task"
 
     def visit_FormattedValue(self, node: ast.FormattedValue) -> ast.AST:
