@@ -11,14 +11,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .answers import RunAnswer
 
-_TOKEN_BYTES = 8  # of a number that is read from an eventfd
-
 
 class RunsAhead:
     """Decides whether a run may begin, and measures it."""
 
     def __init__(self, tokens: int) -> None:
-        """`tokens` is an eventfd with one token for each run that was handed ahead and not taken back."""
+        """`tokens` is a socket with one byte for each run that was handed ahead and not taken back."""
         self._tokens = tokens
         self._stopped = False  # until a run comes that was not handed ahead
         self._began_s = 0.0
@@ -44,6 +42,6 @@ class RunsAhead:
 
     def _take_token(self) -> bool:
         try:
-            return len(os.read(self._tokens, _TOKEN_BYTES)) == _TOKEN_BYTES
+            return bool(os.read(self._tokens, 1))
         except OSError:  # there is none, or the function has closed the descriptor
             return False

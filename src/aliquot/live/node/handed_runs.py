@@ -1,14 +1,18 @@
 """Runs that a busy sandbox was given ahead, and the tokens by which the server takes them back (decision 50).
 
-Each such run has a token in an eventfd that the server shares with the launcher. The launcher takes a token before it
-begins the run, and the server takes tokens to prevent runs. The kernel gives a token only to one of them. The launcher
-begins runs in order, so the runs without a token are the last ones. It answers each with `NOT_RUN`. Until these answers
-have arrived, no run is handed ahead, because an older one could take its token.
+Each such run has a token, a byte in a socket whose reading end the server shares with the launcher. The launcher takes
+a token before it begins the run, and the server takes tokens to prevent runs. The kernel gives a token only to one of
+them. The launcher begins runs in order, so the runs without a token are the last ones. It answers each with `NOT_RUN`.
+Until these answers have arrived, no run is handed ahead, because an older one could take its token.
+
+The function has the reading end, too. It can add no tokens, and the server waits for none, whatever flags it sets.
 """
 
 import asyncio
 import os
+import socket
 from collections import deque
+from contextlib import suppress
 
 from aliquot.core.model import CPU
 from aliquot.live.node.base import Launch, RunRequest
@@ -37,10 +41,12 @@ def _is_plain(request: RunRequest) -> bool:
 class HandedRuns:
     """The runs of one sandbox that were handed ahead and have not been promoted to the current one."""
 
-    __slots__ = ("_fd", "_requests", "_unsent", "began_ahead", "revoked")
+    __slots__ = ("_requests", "_shared", "_tokens", "_unsent", "began_ahead", "revoked")
 
     def __init__(self) -> None:
-        self._fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_SEMAPHORE | os.EFD_CLOEXEC)
+        self._tokens, self._shared = socket.socketpair()
+        self._shared.setblocking(False)
+        self._shared.shutdown(socket.SHUT_WR)
         self._requests: deque[RunRequest] = deque()
         self._unsent: list[bytes] = []
         self.revoked = 0  # answers `NOT_RUN` that will come
@@ -51,7 +57,11 @@ class HandedRuns:
 
     def descriptor(self) -> int:
         """Return a descriptor of the tokens for the sandbox. The caller closes it."""
-        return os.dup(self._fd)
+        return os.dup(self._shared.fileno())
+
+    @property
+    def is_open(self) -> bool:
+        return self._tokens.fileno() >= 0
 
     @property
     def awaited(self) -> int:
@@ -71,8 +81,9 @@ class HandedRuns:
     def _flush(self, connection: LauncherConnection) -> None:
         """Send the runs that were added, with one call of the kernel for their tokens and one for their frames."""
         unsent, self._unsent = self._unsent, []
-        if unsent and self._fd >= 0:
-            os.eventfd_write(self._fd, len(unsent))
+        if unsent and self.is_open:
+            with suppress(OSError):  # the function has shut it down, and the launcher answers `NOT_RUN`
+                self._tokens.send(bytes(len(unsent)), socket.MSG_DONTWAIT)
             connection.send_more(b"".join(unsent))
 
     def begin_next(self) -> RunRequest | None:
@@ -84,7 +95,7 @@ class HandedRuns:
         """Take back the runs that have not begun, and return their number."""
         unsent = len(self._unsent)  # these have no tokens yet, and are never sent
         self._unsent.clear()
-        sent = min(self._take_tokens(), len(self._requests) - unsent)
+        sent = self._take_tokens(len(self._requests) - unsent)
         self.revoked += sent
         return self._drop(sent + unsent)
 
@@ -104,20 +115,18 @@ class HandedRuns:
 
     def has_not_begun(self) -> bool:
         """Return whether a launcher that has ended never began the current run, because its token is left."""
-        return self.began_ahead and self._take_tokens() > len(self._requests) - len(self._unsent)
+        sent = len(self._requests) - len(self._unsent)
+        return self.began_ahead and self._take_tokens(sent + 1) > sent
 
     def close(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        self._tokens.close()
+        self._shared.close()
 
-    def _take_tokens(self) -> int:
+    def _take_tokens(self, most: int) -> int:
         taken = 0
-        try:
-            while self._fd >= 0:
-                taken += os.eventfd_read(self._fd)
-        except BlockingIOError:
-            pass
+        with suppress(OSError):  # there is none left, or it is closed
+            while taken < most and (tokens := self._shared.recv(most - taken, socket.MSG_DONTWAIT)):
+                taken += len(tokens)
         return taken
 
     def _drop(self, count: int) -> int:
