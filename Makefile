@@ -58,6 +58,8 @@ docs-benchmarks: $(VENV)/dev.stamp ## Measure the figures of docs/benchmarks.md 
 	  --plot docs/images/views.png
 	$(BIN)/aliquot bench sharing --markdown docs/benchmarks/sharing.md --json docs/benchmarks/sharing.json \
 	  --plot docs/images/sharing.png
+	$(BIN)/aliquot bench workflow --markdown docs/benchmarks/workflow.md --json docs/benchmarks/workflow.json \
+	  --plot docs/images/workflow.png
 	$(BIN)/aliquot bench latency --markdown docs/benchmarks/latency.md --json docs/benchmarks/latency.json \
 	  --plot docs/images/latency.png
 
