@@ -22,11 +22,12 @@ EWMA_KEEP, EWMA_NEW = 0.9, 0.1  # weights of the estimate and of a new value
 class AheadState:
     """The decision whether calls of one flow are handed ahead, and to which sandbox."""
 
-    __slots__ = ("_pause", "_pause_runs", "_run_s", "sandbox")
+    __slots__ = ("_pause", "_pause_runs", "_room", "_run_s", "sandbox")
 
     def __init__(self) -> None:
         self.sandbox: Sandbox | None = None  # the one that was given a call last
         self._run_s: float | None = None  # estimate of the time that a run takes inside its sandbox
+        self._room = 0  # calls that may wait in one sandbox now
         self._pause = 0  # number of runs before calls are handed ahead again
         self._pause_runs = MIN_PAUSE_RUNS
 
@@ -37,27 +38,21 @@ class AheadState:
         if inside_s:
             known = self._run_s
             self._run_s = inside_s if known is None else EWMA_KEEP * known + EWMA_NEW * inside_s
+        run_s = self._run_s
+        short = run_s is not None and run_s <= MAX_RUN_S and not self._pause
+        self._room = min(MAX_AHEAD, int(MAX_WAIT_S / run_s)) if short and run_s else 0
 
     def taken_back(self) -> None:
         """Pause, because calls were taken back. The pause doubles each time."""
+        self._room = 0
         self._pause = self._pause_runs
         self._pause_runs = min(MAX_PAUSE_RUNS, 2 * self._pause_runs)
 
     def place_for(self, invocation: Invocation) -> Sandbox | None:
         """Return the busy sandbox to which the call is handed ahead, or None."""
         sandbox = self.sandbox
-        if (
-            sandbox is None
-            or self._run_s is None
-            or self._pause
-            or sandbox.state is not BUSY
-            or sandbox.retired is not None
-            or sandbox.slice is not None
-            or sandbox.device.slots == 0  # its node gets no work
-            or invocation.session is not None
-            or invocation.taken_back
-        ):
+        if sandbox is None or sandbox.state is not BUSY or len(sandbox.ahead) >= self._room:
             return None
-        count = len(sandbox.ahead)
-        fits = count < MAX_AHEAD and (count + 1) * self._run_s <= MAX_WAIT_S
-        return sandbox if fits and self._run_s <= MAX_RUN_S else None
+        if sandbox.retired is not None or sandbox.slice is not None or not sandbox.device.slots:
+            return None  # it is to stop, or shares a device, or its node gets no work
+        return None if invocation.session is not None or invocation.taken_back else sandbox
