@@ -141,6 +141,9 @@ def test_an_execution_is_drawn_with_the_states_that_it_has_entered(command, orde
     wait_until(waiting.describe, lambda found: bool(found["states"]), what="the wait")
     command("graph", waiting.id, "--svg", "slow.svg")
     assert "current" in (tmp_path / "slow.svg").read_text()
+    assert waiting.graph().startswith("<svg")
+    command("graph", "orders.order", "--svg", "order.svg")
+    assert "fragile" in (tmp_path / "order.svg").read_text()
     waiting.stop()
     assert "aborted: aliquot.sleep('1h')" in command("graph", waiting.id).out
     assert "(start) → aliquot.sleep('1h')" in command("graph", "orders.slow").out

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 from aliquot.cli.definitions import YAML, read_source
 from aliquot.cli.gateway import ACTIONS, connect
 from aliquot.core.errors import InputError
+from aliquot.sdk import answers
+from aliquot.sdk.calls import entity_path
 from aliquot.sdk.workflow.executions import EXECUTIONS, read_history
 from aliquot.workflow.marks import ABORTED, CAUGHT, CURRENT, FAILED, SUCCEEDED, StateMark
 
@@ -27,8 +29,7 @@ class Drawn(NamedTuple):
 
 def read_drawn(target: str, data: Path | None) -> Drawn:
     """Return what is to be drawn: a file if there is one, otherwise an execution by its id, or a deployed workflow."""
-    file = Path(target.partition(":")[0])
-    if file.exists() or file.suffix in _FILES:
+    if _is_file(target):
         source = read_source(target)
         return Drawn(source.name, source.definition, {})
     gateway = connect(data)
@@ -41,6 +42,20 @@ def read_drawn(target: str, data: Path | None) -> Drawn:
     if action["exec"]["kind"] != "workflow":
         raise InputError(f"{name} is no workflow, but of the kind {action['exec']['kind']}")
     return Drawn(name, json.loads(action["exec"]["code"]), marks)
+
+
+def read_picture(target: str, data: Path | None) -> str | None:
+    """Return the picture that the platform draws of an execution or a deployed workflow. Of a file it draws none."""
+    if _is_file(target):
+        return None
+    gateway = connect(data)
+    path = f"{EXECUTIONS}/{target}" if _ID.fullmatch(target) else entity_path("workflows", target)
+    return answers.check(gateway.reply("GET", f"{path}/graph"), target).body.decode()
+
+
+def _is_file(target: str) -> bool:
+    file = Path(target.partition(":")[0])
+    return file.exists() or file.suffix in _FILES
 
 
 def marks_of(events: list[dict[str, Any]], found: dict[str, Any]) -> dict[str, StateMark]:

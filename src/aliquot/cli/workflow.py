@@ -105,26 +105,34 @@ def graph(
 
     For example: [bold]aliquot workflow graph $(aliquot workflow start flow) --svg flow.svg[/]
     """
-    from aliquot.cli.drawings import read_drawn
+    from aliquot.cli.drawings import read_drawn, read_picture
     from aliquot.testing.workflow import compiled
     from aliquot.workflow.drawing import draw_svg, draw_text
     from aliquot.workflow.errors import DefinitionError
     from aliquot.workflow.graph import graph_of
 
+    picture = read_picture(target, data) if svg is not None else None
+    if svg is not None and picture is not None:
+        _write(svg, picture)
+        return
     found = read_drawn(target, data)
     try:
         drawn = graph_of(compiled(found.definition))
     except DefinitionError as error:
         raise InputError(str(error)) from error
-    if svg is None:
-        say(draw_text(drawn))
-        for name, mark in found.marks.items():
-            say(f"{mark.status}: {name}" + (f", {mark.entered} times" if mark.entered > 1 else ""))
+    if svg is not None:
+        _write(svg, draw_svg(drawn, title=found.title))
         return
+    say(draw_text(drawn))
+    for name, mark in found.marks.items():
+        say(f"{mark.status}: {name}" + (f", {mark.entered} times" if mark.entered > 1 else ""))
+
+
+def _write(file: Path, text: str) -> None:
     try:
-        svg.write_text(draw_svg(drawn, found.marks, title=found.title), encoding="utf-8")
+        file.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise InputError(f"{svg} cannot be written: {error}") from error
+        raise InputError(f"{file} cannot be written: {error}") from error
 
 
 @app.command("test")

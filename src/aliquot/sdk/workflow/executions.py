@@ -142,6 +142,12 @@ class ExecutionHandle(Generic[R]):
         """Return all events of its history, with the event types of AWS."""
         return (yield from read_history(self.id, 0))
 
+    @dual
+    def graph(self) -> Operation[str]:
+        """Return a picture of the workflow as SVG, with the states that the execution has entered."""
+        reply = yield from ask(HttpRequest("GET", f"{EXECUTIONS}/{self.id}/graph"))
+        return answers.check(reply, f"execution {self.id}").body.decode()
+
     def follow(self) -> Iterator[dict[str, Any]]:
         """Yield each event of its history as it comes, until the execution ends. This blocks."""
         return follow(self.client(), self.id)
