@@ -133,3 +133,48 @@ def test_a_wrong_definition_is_refused_with_all_its_mistakes(client):
     checked = client.post("workflows/check", json={"definition": wrong}).json()
     assert not checked["valid"]
     assert len(checked["complaints"]) >= 2
+
+
+def test_rules_packages_and_web_actions_start_workflows(client, server):
+    deploy(client, "step", chain(task("inc")))
+    assert client.put("triggers/tick", json={}).status_code == 200
+    rule = {"trigger": "/_/tick", "action": "/_/step"}
+    assert client.put("rules/on-tick", json=rule).status_code == 200
+    fired = client.post("triggers/tick", json={"n": 4}).json()["activationId"]
+    found = wait_until(
+        lambda: client.get("executions", params={"workflow": "step"}).json(),
+        lambda listed: listed and listed[0]["status"] == "SUCCEEDED",
+        what="the execution of the rule",
+    )
+    execution = found[0]["executionId"]
+    assert client.get(f"activations/{execution}").json()["cause"] == fired
+    assert read(client, execution)["output"] == {"n": 5}
+    client.put("packages/box", json={})
+    web = [{"key": "web-export", "value": True}]
+    body = {"exec": {"kind": "workflow", "code": json.dumps(chain(task("inc")))}, "annotations": web}
+    assert client.put("actions/box/page", json=body).status_code == 200
+    assert client.result("box/page", {"n": 1}) == {"n": 2}
+    answer = client.post(f"{server.url}/api/v1/web/guest/box/page.json", json={"n": 5})
+    assert answer.json() == {"n": 6}
+    packaged = client.post("workflows/box/page/executions", json={"input": {"n": 8}}).json()["executionId"]
+    assert wait_for_end(client, packaged)["output"] == {"n": 9}
+
+
+def test_a_deleted_namespace_stops_its_executions(server):
+    key = server.create_namespace("leaving")
+    with server.client(key) as client:
+        deploy(client, "sleeper", chain({"Type": "Wait", "Seconds": 3600}))
+        execution = start(client, "sleeper")
+    server.operate("DELETE", "namespaces/leaving")
+    with server.client(server.create_namespace("leaving")) as client:
+        assert client.get(f"executions/{execution}").status_code == 404
+        assert client.get("executions").json() == []
+
+
+def test_exceptions_have_the_name_of_their_class_and_are_caught_by_it(client):
+    client.deploy("picky", "def main(args): raise KeyError(args['n'])")
+    caught = {"ErrorEquals": ["KeyError"], "Next": "B", "ResultPath": "$.error"}
+    deploy(client, "catching", chain(task("picky", Catch=[caught]), {"Type": "Pass"}))
+    found = wait_for_end(client, start(client, "catching", {"n": 3}))
+    assert found["output"]["error"] == {"Error": "KeyError", "Cause": "3"}
+    assert client.call("picky", {"n": 1})["response"]["result"] == {"error": "1"}  # a plain call has the text alone

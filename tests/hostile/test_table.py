@@ -81,6 +81,7 @@ UNFINISHED = (
 # that the neighbour's first call is served.
 FLOODS = {
     "one build", "reads of records", "environments", "records", "results that wait for the disk", "disk", "JSON checks",
+    "executions", "tasks of workflows", "steps of workflows",
 }  # fmt: skip
 
 

@@ -168,7 +168,9 @@ async def _serve(
         payloads=payloads.bytes,
         count=metrics.count,
         workflows=WorkflowSettings(
-            settings.gateway.executions_per_namespace, ExpressionWorkers(partial(services.place, "expressions"))
+            settings.gateway.executions_per_namespace,
+            settings.gateway.workflow_tasks,
+            ExpressionWorkers(partial(services.place, "expressions")),
         ),
     )
     operator_token = OperatorToken.load(data.operator_token)

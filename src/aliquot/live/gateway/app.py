@@ -81,6 +81,7 @@ class Gateway:
         self.sessions = sessions or SessionRegistry(store, platform, settings.sessions)
         self.fabric = fabric or Fabric(store)
         catalogue.add_namespace_data(self.fabric.datasets)
+        catalogue.add_namespace_data(platform.workflows.executions)
         self.connections = connections or Connections(settings.connections or DEFAULT_CONNECTIONS)
         self._responses = ResponseLimits(settings)
         self._bodies = BodyReader(settings, self.payloads)

@@ -12,7 +12,7 @@ from aliquot.live.catalogue.catalogue import MAX_ENTITIES
 from aliquot.live.catalogue.images import RuntimeImage
 from aliquot.live.invocations.rate_limits import RateLimits
 from aliquot.live.invocations.sessions.records import SessionSettings
-from aliquot.live.invocations.workflows.workflows import MAX_OPEN_EXECUTIONS
+from aliquot.live.invocations.workflows.workflows import MAX_OPEN_EXECUTIONS, MAX_TASKS
 from aliquot.live.node.environments.limits import EnvironmentLimits
 from aliquot.live.store.kept_bytes import DEFAULT_KEPT_BYTES
 from aliquot.live.store.write_queue import MAX_BACKLOG_BYTES
@@ -75,6 +75,7 @@ class GatewaySettings(Struct, frozen=True):
     alarms_per_namespace: int = 1000
     sessions_per_namespace: int = 10_000
     executions_per_namespace: int = MAX_OPEN_EXECUTIONS  # that have not ended
+    workflow_tasks: int = MAX_TASKS  # tasks of all executions that are calls now
     kept_bytes: int | None = DEFAULT_KEPT_BYTES  # on disk for a namespace: entities, code, queued calls, records
     disk_reserve_bytes: int | None = None  # left to small writes; None: a twentieth of the disk, at most 1 GiB
     rules_per_trigger: int = 100

@@ -116,15 +116,10 @@ class KeptBytes:
         self._add_queued(execution, owner, size)
 
     def grow_execution(self, execution: str, owner: str, size: int) -> None:
-        """Count what a step adds to the log of an open execution. The caller looks at `is_over` beforehand."""
+        """Count what a step adds to the log of an open execution. It is not refused: what has begun goes on."""
         namespace, so_far = self._queued.pop(execution, (name_of_owner(owner), 0))
         self._queued[execution] = namespace, so_far + size
         self._add(namespace, size)
-
-    def is_over(self, namespace: str) -> bool:
-        """Return whether a namespace keeps more than its limit."""
-        limit = self.limit(namespace)
-        return limit is not None and self.used(namespace) > limit
 
     def namespace_of(self, activation_id: str) -> str:
         """Return the namespace of a queued invocation, or an empty text."""

@@ -235,13 +235,14 @@ class SqliteStore(Store):
         else:
             self._kept.grow_execution(change.id, change.owner, change.size)
         written = self._write_queue.add_durable(WriteKind.EXECUTION, change)
-        if change.begin is not None or change.end is not None:
-            written.add_done_callback(partial(self._execution_written, change))
+        written.add_done_callback(partial(self._execution_written, change))
         return written
 
     def _execution_written(self, change: ExecutionChange, written: "asyncio.Future[None]") -> None:
         failed = written.cancelled() or written.exception() is not None
-        if failed == (change.end is None):  # it has ended, or it has not begun after all
+        if failed and change.begin is None:
+            self._kept.grow_execution(change.id, change.owner, -change.size)
+        elif failed or change.end is not None:
             self._kept.finish(change.id)
 
     async def open_executions(self) -> list[OpenExecution]:

@@ -7,7 +7,7 @@ from aliquot.workflow.errors import RUNTIME, StateError
 from aliquot.workflow.interpreter.commands import Evaluate
 from aliquot.workflow.interpreter.events import Evaluated
 from aliquot.workflow.language.records import Machine, Phase, State
-from aliquot.workflow.query.scope import MAX_STEPS_ON_THE_LOOP, Scope, Work
+from aliquot.workflow.query.scope import Scope, Work
 from aliquot.workflow.values import Value
 
 ENTER, LEAVE, CATCH = "enter", "leave", "catch"
@@ -34,10 +34,10 @@ def run_phase(
     context: Callable[[], dict[str, Value]],
     seed: str | Callable[[], str],
     now: float,
-    max_steps: int | None = MAX_STEPS_ON_THE_LOOP,
+    work: Work,
 ) -> dict[str, Value]:
-    """Run a phase. Raises StateError, or TooLongError if it needs more steps than it may take here."""
-    scope = Scope(value, variables, context, Chance(seed), now=now, states=states, work=Work(max_steps))
+    """Run a phase. Raises StateError, or TooLongError if it needs more steps than the work has left."""
+    scope = Scope(value, variables, context, Chance(seed), now=now, states=states, work=work)
     try:
         return phase.run(scope)
     except RecursionError as error:
@@ -56,7 +56,7 @@ def evaluate(machine: Machine, command: Evaluate) -> Evaluated:
             lambda: command.context,
             command.seed,
             command.now,
-            max_steps=None,
+            Work(None),
         )
     except StateError as error:
         return Evaluated(command.evaluation, error=error.error, cause=error.cause)

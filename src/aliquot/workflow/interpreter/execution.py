@@ -23,10 +23,11 @@ from aliquot.workflow.interpreter.handlers import HANDLERS
 from aliquot.workflow.interpreter.timers import DELAY, RESUME, Timers
 from aliquot.workflow.language.records import CHOICE, FAIL, MAP, PARALLEL, TASK, WAIT, Machine
 from aliquot.workflow.query.languages import PYTHON
-from aliquot.workflow.query.scope import TooLongError
+from aliquot.workflow.query.scope import MAX_STEPS_ON_THE_LOOP, TooLongError, Work
 from aliquot.workflow.values import MAX_VARIABLES_SIZE, Value
 
-MAX_TRANSITIONS_IN_A_STEP = 1000
+MAX_TRANSITIONS_IN_A_STEP = 250
+MAX_WORK_IN_A_STEP = 1000  # steps of queries, each of some microseconds
 MAX_EVENTS = 100_000
 
 Observer = Callable[[str, Frame, dict[str, Value]], None]
@@ -59,6 +60,7 @@ class Execution:
         self.resuming = False
         self._entries = 0
         self._evaluated = 0
+        self._work = 0  # of the queries since the last event
 
     def step(self, events: Iterable[Event], now: float) -> list[Command]:
         """Process events, and return the commands that follow.
@@ -69,6 +71,7 @@ class Execution:
         self.commands = []
         self.now = max(self.now, now)  # the clock may have been set back
         for event in events:
+            self._work = 0
             HANDLERS[type(event)](self, event)
             self._drain()
         self._announce()
@@ -149,6 +152,8 @@ class Execution:
             frame = ready.popleft()
             if frame.waits == frames.READY:  # it may have been aborted meanwhile
                 self._enter(frame)
+            if self._work > MAX_WORK_IN_A_STEP:
+                break
         if ready and not self.resuming:
             self.resuming = True
             self.timers.add(self.now, (RESUME, None))
@@ -178,10 +183,13 @@ class Execution:
             return f"{self.id}/{frame.entry}/{frame.attempt}/{name}"
 
         if not phase.slow:
+            work = Work(MAX_STEPS_ON_THE_LOOP)
+
+            def context() -> dict[str, Value]:
+                return context_object(self, frame)
+
             try:
-                made = run_phase(
-                    phase, frame.input, frame.variables, states, lambda: context_object(self, frame), seed, self.now
-                )
+                made = run_phase(phase, frame.input, frame.variables, states, context, seed, self.now, work)
             except StateError as error:
                 self.note_failed_evaluation(frame, error)
                 self.fail(frame, error)
@@ -189,8 +197,10 @@ class Execution:
             except TooLongError:
                 pass
             else:
+                self._work += work.spent
                 self.made(frame, made)
                 return
+            self._work += work.spent
         self._evaluated += 1
         frame.waits, frame.evaluation = frames.EVALUATION, self._evaluated
         self.evaluations[self._evaluated] = frame

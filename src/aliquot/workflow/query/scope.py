@@ -21,10 +21,15 @@ class TooLongError(Exception):
 class Work:
     """The steps that the queries of one phase have left together. None stands for no bound."""
 
-    __slots__ = ("left",)
+    __slots__ = ("_first", "left")
 
     def __init__(self, left: int | None) -> None:
-        self.left = left
+        self._first = self.left = left
+
+    @property
+    def spent(self) -> int:
+        """The steps that were taken, if there is a bound."""
+        return 0 if self.left is None or self._first is None else self._first - self.left
 
     def spend(self, steps: int) -> None:
         if self.left is not None:

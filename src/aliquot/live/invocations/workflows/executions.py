@@ -13,9 +13,11 @@ from aliquot.live.invocations.workflows.definitions import Definitions
 from aliquot.live.invocations.workflows.engine import ExecutionEngine, Performer
 from aliquot.live.invocations.workflows.loading import restore
 from aliquot.live.invocations.workflows.run import ExecutionRun
-from aliquot.live.store.base import Document, Store, StoreError
+from aliquot.live.invocations.workflows.turns import FairTurns
+from aliquot.live.store.base import Document, DocumentChange, Store, StoreError
 from aliquot.live.store.executions import OPEN_STATUS
-from aliquot.workflow.interpreter import Event, RedriveAsked, TimerDue
+from aliquot.live.store.records import name_of_owner
+from aliquot.workflow.interpreter import Event, RedriveAsked, StopAsked, TimerDue
 
 T = TypeVar("T")
 log = structlog.get_logger("aliquot.workflows")
@@ -24,6 +26,7 @@ SECRETS, SECRET_NAME = "secrets", "workflow tokens"
 SECRET_BYTES = 32
 RESIDENT_S = 60.0  # how long an execution that only waits stays in memory
 SWEEP_S = 5.0
+NAMESPACE_DELETED = "the namespace was deleted"
 
 
 class Executions:
@@ -34,6 +37,7 @@ class Executions:
         self.definitions = Definitions()
         self.secret = os.urandom(SECRET_BYTES)  # with which tokens are made
         self.engine = ExecutionEngine(store, clock, performer, self._due)
+        self._turns = FairTurns()
         self._loading: dict[str, asyncio.Task[ExecutionRun | None]] = {}
         self._work: set[asyncio.Task[Any]] = set()
         self._sweeper: asyncio.TimerHandle | None = None
@@ -64,6 +68,7 @@ class Executions:
         """Do nothing more."""
         self.engine.stopping = True
         self.engine.timers.stop()
+        self._turns.stop()
         if self._sweeper is not None:
             self._sweeper.cancel()
         for task in self._work:
@@ -121,11 +126,29 @@ class Executions:
         if run is not None:
             self.engine.post(run, event)
 
+    def deletions(self, _: str) -> list[DocumentChange]:
+        """Return nothing: executions are no documents, and are stopped when their namespace is gone."""
+        return []
+
+    def forget(self, namespace: str) -> None:
+        """Stop the executions of a namespace that was deleted. They are removed with its records."""
+        for execution, owner in self.open_of(namespace):
+            self.spawn(self.post(owner, execution, StopAsked(cause=NAMESPACE_DELETED)))
+
+    def open_of(self, namespace: str) -> list[tuple[str, str]]:
+        """Return the open executions of a namespace, each with its owner."""
+        return [(one, owner) for one, owner in self.engine.open.items() if name_of_owner(owner) == namespace]
+
     def _due(self, execution: str) -> None:
+        owner = self.engine.open.owner(execution)
+        if owner is not None:
+            self._turns.add(owner, lambda: self._wake(owner, execution))
+
+    def _wake(self, owner: str, execution: str) -> None:
         run = self.engine.runs.get(execution)
         if run is not None:
             self.engine.post(run, TimerDue())
-        elif (owner := self.engine.open.owner(execution)) is not None:
+        else:
             self.spawn(self.post(owner, execution, TimerDue()))
 
     def _sweep(self) -> None:

@@ -33,6 +33,6 @@ class OpenExecutions:
         """Return how many executions an owner has."""
         return self._counts.get(owner, 0)
 
-    def of_owner(self, owner: str) -> list[str]:
-        """Return the ids of an owner's executions."""
-        return [execution for execution, one in self._owners.items() if one == owner]
+    def items(self) -> list[tuple[str, str]]:
+        """Return the ids of all open executions with their owners."""
+        return list(self._owners.items())

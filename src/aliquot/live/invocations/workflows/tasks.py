@@ -1,5 +1,6 @@
 """Tasks of executions: each is an ordinary call of the caller's namespace, and its end is an event."""
 
+from collections import deque
 from collections.abc import Callable
 
 import msgspec
@@ -54,6 +55,7 @@ class TaskCalls:
         ended: Callable[[ExecutionRun, TaskEnded], None],
         count: Callable[[Call], None],
         payloads: Budget,
+        max_tasks: int,
     ) -> None:
         """`run` passes a call to the platform, and `ended` takes the end of a task."""
         self._resolve = resolve
@@ -63,6 +65,8 @@ class TaskCalls:
         self._payloads = payloads
         self._ids = Ids()
         self._chains: dict[str, str] = {}  # the call of a chain, by its first task
+        self._slots = Budget("tasks of workflows", "tasks", max_tasks)
+        self._waiting: dict[str, deque[tuple[ExecutionRun, RunTask, ResolvedAction]]] = {}  # by tenant
 
     def call_of(self, task: str) -> str:
         """Return the id of the call that runs a task: its own, or that of its chain."""
@@ -125,6 +129,11 @@ class TaskCalls:
         """Call the action of a task, unless the execution has given it up."""
         if run.has_ended or not run.awaits(command.task):
             return
+        tenant = run.call.namespace.name
+        if not self._slots.fits(tenant, 1):
+            self._waiting.setdefault(tenant, deque()).append((run, command, resolved))
+            return
+        self._slots.take(tenant, 1)
         call = self.make(run, command, resolved)
         links = links_of(command, resolved, lambda task: self._link(run, task)) if command.chain else []
         if links:
@@ -133,9 +142,10 @@ class TaskCalls:
             call.done = lambda ended: self._returned(run, ended)
         payload = call.payload
         if len(payload) > SMALL_PAYLOAD_BYTES:
-            tenant = call.namespace.name
             if not self._payloads.fits(tenant, len(payload)):
                 cause = self._payloads.refusal(tenant, len(payload))
+                self._chains.pop(command.task, None)
+                self._release(tenant)
                 self._ended(run, TaskEnded(command.task, error=REFUSED, cause=cause))
                 return
             call.reserved = Reservation(self._payloads, tenant, len(payload))
@@ -167,6 +177,7 @@ class TaskCalls:
 
     def _chain_returned(self, run: ExecutionRun, first: Call, chain: TaskChain) -> None:
         del self._chains[first.id]
+        self._release(first.namespace.name)
         if chain.call.parked:
             return
         if chain.last is None:
@@ -178,12 +189,23 @@ class TaskCalls:
 
     def _returned(self, run: ExecutionRun, call: Call) -> None:
         call.done = None  # breaks the reference cycle between the two
+        self._release(call.namespace.name)
         if call.parked:  # the server stops, and the next one runs it
             return
         self._count(call)
         if call.resolved.has_code:
             run.call.run.begun_s = run.call.run.begun_s or call.run.begun_s
         self._ended(run, end_of_task(call))
+
+    def _release(self, tenant: str) -> None:
+        """Return the place of a task, and begin others that have waited for one."""
+        self._slots.give_back(tenant, 1)
+        for waiter in list(self._waiting):
+            queue = self._waiting.get(waiter)  # a task that fails at once returns its place in between
+            while queue and self._slots.fits(waiter, 1):
+                self.begin(*queue.popleft())
+            if not queue:
+                self._waiting.pop(waiter, None)
 
 
 def _notes(execution: str, state: str, attempt: int) -> str:

@@ -45,6 +45,7 @@ from aliquot.workflow.interpreter.commands import FAILED
 from aliquot.workflow.values import MAX_VALUE_SIZE, Value
 
 MAX_OPEN_EXECUTIONS = 10_000  # of a namespace
+MAX_TASKS = 8192  # that are calls now
 PARENT_ENDED = "the execution that it was a task of has ended"
 TOO_LARGE = "The input has {} bytes; a workflow takes {} at most."
 TOO_MANY = "Too many open executions in the namespace (count: {}, allowed: {})."
@@ -65,6 +66,7 @@ class WorkflowSettings(Struct, frozen=True):
     """The limits of executions, and the workers that evaluate their expressions."""
 
     max_open: int = MAX_OPEN_EXECUTIONS  # executions of a namespace that have not ended
+    max_tasks: int = MAX_TASKS  # of all executions, that are calls now; a namespace has half of the rest
     expressions: ExpressionWorkers | None = None  # made if they are not given
 
 
@@ -93,7 +95,7 @@ class Workflows:
         performer = Performer(self._run_task, self._cancel_task, self._evaluate, self._finish)
         self.executions = Executions(store, clock or steady_clock(), performer)
         self._engine = self.executions.engine
-        self._calls = TaskCalls(resolve, run_call, self._engine.post, count, payloads)
+        self._calls = TaskCalls(resolve, run_call, self._engine.post, count, payloads, settings.max_tasks)
 
     # --- calls of workflows -----------------------------------------------------------------------------
 
@@ -224,7 +226,7 @@ class Workflows:
     def _started(self, run: ExecutionRun, start: StartOptions) -> Started:
         given = start.value
         value = msgspec.json.decode(run.call.payload) if given is UNSET else given
-        run.call.payload, run.call.reserved = b"", None
+        run.call.payload = b""  # its part of the namespace's memory stays reserved: the machine has the value
         return Started(run.id, value, start.name, run.info.path)
 
     def _refused(self, call: Call, reason: str) -> Activation:
