@@ -26,7 +26,7 @@ from aliquot.workflow.query.languages import PYTHON
 from aliquot.workflow.query.scope import MAX_STEPS_ON_THE_LOOP, TooLongError, Work
 from aliquot.workflow.values import MAX_VARIABLES_SIZE, Value
 
-MAX_TRANSITIONS_IN_A_STEP = 250
+MAX_TRANSITIONS_IN_A_STEP = 400
 MAX_WORK_IN_A_STEP = 1000  # steps of queries, each of some microseconds
 MAX_EVENTS = 100_000
 
