@@ -6,6 +6,7 @@ import hypothesis.strategies as st
 from hypothesis import given, note
 from python_modules import forget, module_of, shell_of
 from python_workflows import workflows
+from strategies import examples_divided_by
 
 from aliquot.sdk.workflow import here
 
@@ -24,6 +25,7 @@ def run_as_graph(module, arguments):
     return finished.status, finished.output if finished.error is None else finished.error
 
 
+@examples_divided_by(2)
 @given(workflows(), st.integers(-2, 9), st.lists(st.integers(0, 9), max_size=3))
 def test_the_graph_gives_what_plain_python_gives(source, number, values):
     note(source)
