@@ -7,8 +7,12 @@ import signal
 import subprocess
 import sys
 from contextlib import asynccontextmanager
+from pathlib import Path
+
+import psutil
 
 from aliquot.live.expressions.workers import ExpressionWorkers
+from aliquot.testing.waiting import wait_until
 from aliquot.workflow.interpreter import Evaluate, Execution, Started
 from aliquot.workflow.language import checked_machine
 
@@ -167,3 +171,42 @@ print(command.state, command.input, "jsonata" in sys.modules, sys.getrecursionli
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["B", "2", "False", "1000"]
+
+
+KILLED = """
+import asyncio, sys
+sys.path[:0] = {path!r}
+from test_expression_workers import EVIL, REGEX, Evaluations
+
+async def scene():
+    made = Evaluations()
+    await made.run("$sum([1..4])")
+    evil = asyncio.ensure_future(made.run(REGEX, EVIL))
+    await asyncio.sleep(0.1)
+    print(made.pids[0], flush=True)
+    await evil
+    await asyncio.sleep(60)
+
+asyncio.run(scene())
+"""
+
+
+def is_alive(process):
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_a_killed_server_leaves_no_process_behind():
+    code = KILLED.format(path=[str(Path(__file__).parent)])
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as server:
+        host = psutil.Process(int(server.stdout.readline()))
+        processes = [host, *host.children()]
+        server.kill()
+    assert len(processes) > 1
+    wait_until(
+        lambda: [one.pid for one in processes if is_alive(one)],
+        lambda left: not left,
+        what="the end of the host and its workers",
+    )
