@@ -56,9 +56,10 @@ class Launcher:
                 answer = self._answer(*request)
                 # Before the reply: when it arrives, all output is in the pipes.
                 printed = self._output.flush()
+                status, result, pickled, number = answer
                 if self._ahead is not None:
-                    answer = self._ahead.ended(answer, printed=printed)
-                frames.send(sock, *answer, printed=printed)
+                    number = self._ahead.ended(status, printed=printed)
+                frames.send(sock, status, result, pickled, number, printed=printed)
                 request = requests.receive()
         except SystemExit as leaving:
             flush_streams()

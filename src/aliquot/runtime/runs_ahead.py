@@ -7,10 +7,6 @@ import time
 
 from .frames import DEVELOPER_ERROR, MAX_RUN_TIME_UNITS, RUN_AHEAD, RUN_TIME_UNIT_S
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from .answers import RunAnswer
-
 
 class RunsAhead:
     """Decides whether a run may begin, and measures it."""
@@ -30,15 +26,15 @@ class RunsAhead:
         self._began_s = time.perf_counter()
         return True
 
-    def ended(self, answer: RunAnswer, *, printed: bool) -> RunAnswer:
-        """Add the time of the run to its answer.
+    def ended(self, status: int, *, printed: bool) -> int:
+        """Return the time of the run, in units, for its reply.
 
         If it has printed, the server must read the output before another run prints. After a developer error the server
         ends the sandbox. In both cases no run that was handed ahead follows.
         """
-        self._stopped = printed or answer.status == DEVELOPER_ERROR
+        self._stopped = printed or status == DEVELOPER_ERROR
         units = int((time.perf_counter() - self._began_s) / RUN_TIME_UNIT_S) + 1
-        return answer._replace(buffer=min(units, MAX_RUN_TIME_UNITS))
+        return min(units, MAX_RUN_TIME_UNITS)
 
     def _take_token(self) -> bool:
         try:
