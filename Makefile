@@ -30,7 +30,7 @@ architecture: $(VENV)/dev.stamp
 tests: $(VENV)/dev.stamp $(VENV)/clients.stamp $(VENV)/kinds.stamp $(VENV)/lithops.stamp
 	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder # two processes a core, because many tests wait
 
-test-long: $(VENV)/dev.stamp $(VENV)/clients.stamp $(VENV)/kinds.stamp $(VENV)/lithops.stamp $(VENV)/serverless.stamp ## Run the long tests: many more examples, the Serverless framework, fifty kills, 200 clients
+test-long: $(VENV)/dev.stamp $(VENV)/clients.stamp $(VENV)/kinds.stamp $(VENV)/lithops.stamp $(VENV)/serverless.stamp ## Run the long tests: many more examples, Serverless, Lithops' own tests, fifty kills, 200 clients
 	$(BIN)/pytest -o faulthandler_timeout=3600 tests/property --hypothesis-profile=long
 	$(BIN)/pytest -o faulthandler_timeout=3600 -m long
 	ALIQUOT_KILLS=50 $(BIN)/pytest -o faulthandler_timeout=3600 tests/e2e/test_crash.py

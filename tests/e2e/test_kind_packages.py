@@ -101,6 +101,27 @@ def test_without_packages_functions_find_the_standard_library_and_the_server_say
     assert "install them with `aliquot kinds install`" in said
 
 
+def test_functions_may_open_as_many_files_as_the_reference_says(shared_server):
+    code = "import resource\ndef main(args):\n    return {'files': resource.getrlimit(resource.RLIMIT_NOFILE)[0]}"
+    assert run(shared_server, "files", code, "python:3.11") == {"files": 4096}
+    assert "| 1024 open files in a container | 4096 |" in (DOCS / "reference" / "openwhisk.md").read_text(
+        encoding="utf-8"
+    )
+
+
+def aliquot(*arguments, **environment):
+    return subprocess.run(
+        [sys.executable, "-m", "aliquot", *map(str, arguments)],
+        env={"PATH": os.environ["PATH"], **environment}, capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+
+
+def test_an_interpreter_that_is_not_there_is_refused(tmp_path):
+    done = aliquot("up", "--data", tmp_path, "--python", tmp_path / "none", HOME=str(tmp_path))
+    assert done.returncode == 2
+    assert "--python: there is no interpreter" in done.stdout + done.stderr
+
+
 def test_the_page_lists_the_packages():
     page = (DOCS / "reference" / "sandboxes.md").read_text(encoding="utf-8")
     for kind in PACKAGES:
@@ -113,11 +134,7 @@ def test_an_installation_without_an_index_says_so_and_leaves_nothing(tmp_path):
     nowhere = "http://127.0.0.1:9/"  # a port on which no server listens
     offline = {"PIP_CONFIG_FILE": os.devnull, "PIP_INDEX_URL": nowhere, "PIP_RETRIES": "0", "PIP_DEFAULT_TIMEOUT": "1"}
     offline |= {"npm_config_registry": nowhere, "npm_config_fetch_retries": "0", "npm_config_cache": str(tmp_path)}
-    path, home = os.environ["PATH"], str(tmp_path)
-    done = subprocess.run(
-        [sys.executable, "-m", "aliquot", "kinds", "install", "--data", tmp_path / "data"],
-        env={"PATH": path, "HOME": home, **offline}, capture_output=True, text=True, check=False, timeout=120,
-    )  # fmt: skip
+    done = aliquot("kinds", "install", "--data", tmp_path / "data", HOME=str(tmp_path), **offline)
     assert done.returncode == 1
     for said in ("python:3.11: pip cannot install its packages", "nodejs:20: npm cannot install its packages"):
         assert said in done.stdout
