@@ -8,6 +8,7 @@ from aliquot.workflow.errors import StateError
 from aliquot.workflow.history import replay_history
 from aliquot.workflow.interpreter import Execution, RedriveAsked, TaskEnded
 from aliquot.workflow.language import checked_machine
+from aliquot.workflow.language.chains import MAX_LINKS, MAX_STATES_WITH_CHAINS, MAX_TEXT_WITH_CHAINS
 
 
 class ChainShell(Shell):
@@ -178,3 +179,27 @@ def test_a_failure_inside_a_chain_fails_the_execution_and_a_redrive_runs_the_cha
     shell.send(RedriveAsked())
     assert shell.go_on().result.output == {"m": 111}
     assert shell.dispatched == [["A", "B", "C"], ["A", "B", "C"]]
+
+
+def long_row(count):
+    names = [f"S{number}" for number in range(count)]
+    row = {
+        name: task("inc", following, Arguments={"n": "{% f %}"}, Assign={"f": RESULT})
+        for name, following in zip(names, [*names[1:], None], strict=True)
+    }
+    return states("Python", In={"Type": "Pass", "Assign": {"f": 1}, "Next": "S0"}, **row)
+
+
+def test_the_search_for_chains_is_bounded():
+    assert len(chain_of(long_row(100), "S0")) == MAX_LINKS
+    assert chain_of(long_row(MAX_STATES_WITH_CHAINS), "S0") == []
+    assert chain_of(python_pair(C={"Type": "Pass", "Output": "x" * MAX_TEXT_WITH_CHAINS, "End": True})) == []
+    long = python_pair()
+    long["States"]["B"]["Arguments"] = {"n": "{% f" + "[0]" * 100 + " %}"}
+    assert chain_of(long) == []
+
+
+def test_a_variable_that_every_step_assigns_again_is_that_of_the_last():
+    shell = ChainShell(long_row(30), {"inc": lambda arguments, _: arguments["n"] + 1})
+    assert shell.run({}).output == 31
+    assert [len(names) for names in shell.dispatched] == [MAX_LINKS + 1, 30 - MAX_LINKS - 1]

@@ -18,7 +18,11 @@ from aliquot.workflow.language.resources import read_resource
 from aliquot.workflow.query.languages import CLOSE, JSONPATH, OPEN, PYTHON
 from aliquot.workflow.values import Value
 
-MAX_LINKS = 64
+# The event loop looks for chains when a state is first entered, so the work is bounded.
+MAX_LINKS = 20
+MAX_STATES_WITH_CHAINS = 200  # of a machine in Python, whose variables have to be looked for in all states
+MAX_TEXT_WITH_CHAINS = 100_000  # characters of such a machine
+MAX_REFERENCE_CHARACTERS = 200
 PLAIN_FIELDS = {
     JSONPATH: frozenset({"Type", "Comment", "QueryLanguage", "Resource", "Next", "End"}),
     PYTHON: frozenset({"Type", "Comment", "QueryLanguage", "Resource", "Next", "End", "Arguments", "Assign"}),
@@ -44,6 +48,8 @@ class Chains:
         language = raw.get("QueryLanguage", self._language)
         if language not in PLAIN_FIELDS or not _is_task(raw) or raw.keys() - PLAIN_FIELDS[language]:
             return ()
+        if language == PYTHON and len(self._raws) > MAX_STATES_WITH_CHAINS:
+            return ()
         chain = _Chain(language, name, raw)
         links: list[ChainLink] = []
         while len(links) < MAX_LINKS and (following := chain.next) is not None and following not in chain.states:
@@ -61,7 +67,8 @@ class Chains:
 
         States of the chain are outside as well, if the machine can return to them from its end.
         """
-        assigned = frozenset(filter(None, chain.assigned[:count]))  # the last link assigns for all
+        again_assigned = {chain.assigned[count]}  # by the last link, so that all may read it
+        assigned = frozenset(filter(None, chain.assigned[:count])) - again_assigned
         if not assigned:
             return True
         first, *links = chain.states[: count + 1]
@@ -69,6 +76,8 @@ class Chains:
         if not again.isdisjoint(links):
             return False
         words = self._words_by_state()
+        if not words:
+            return False
         others = [name for name in words if name not in links and (name != first or first in again)]
         return all(assigned.isdisjoint(words[name]) for name in others)
 
@@ -85,8 +94,11 @@ class Chains:
         return found
 
     def _words_by_state(self) -> dict[str, frozenset[str]]:
+        """Return the words in the text of each state, or none if there is too much text."""
         if self._words is None:
-            self._words = {name: frozenset(WORD.findall(_text(raw))) for name, raw in self._raws.items()}
+            texts = {name: _text(raw) for name, raw in self._raws.items()}
+            short = sum(map(len, texts.values())) <= MAX_TEXT_WITH_CHAINS
+            self._words = {name: frozenset(WORD.findall(text)) for name, text in texts.items()} if short else {}
         return self._words
 
 
@@ -155,9 +167,12 @@ class _Chain:
         return made
 
     def _part(self, value: Value) -> ChainPart | None:
-        if OPEN not in json.dumps(value):
+        if not isinstance(value, str) and OPEN not in json.dumps(value):
             return ChainPart(value=value)
-        found = _reference(value) if isinstance(value, str) and value.startswith(OPEN) else None
+        if isinstance(value, str) and not value.startswith(OPEN):
+            return ChainPart(value=value)
+        short = isinstance(value, str) and len(value) <= MAX_REFERENCE_CHARACTERS
+        found = _reference(value) if short else None
         if found is None:
             return None
         return ChainPart(variable=found.name, step=self._holders.get(found.name), path=found.path)
