@@ -11,8 +11,8 @@ import zlib
 import schemathesis
 
 PASSING, STAYING = ("alpha", "beta"), "gamma"
-KNOWN = re.compile(r"[aprt]-(alpha|beta|gamma)")
-PREFIXES = {"actions": "a", "packages": "p", "triggers": "t", "rules": "r", "alarms": "t"}
+KNOWN = re.compile(r"[aprtw]-(alpha|beta|gamma)")
+PREFIXES = {"actions": "a", "packages": "p", "triggers": "t", "rules": "r", "alarms": "t", "workflows": "w"}
 EXECS = [
     {"kind": "python:3.11", "code": "def main(args): return args"},
     {"kind": "python:3", "code": "def main(args): return {'error': 'no'}"},

@@ -38,11 +38,16 @@ include-path-regex = "/actions/" # a time to wait beyond the action's limit; par
 checks.positive_data_acceptance.expected-statuses = {refusals}
 
 [[operations]]
+include-path-regex = "/(executions|tasks|workflows)" # names that are taken, executions that have ended, forged tokens
+checks.positive_data_acceptance.expected-statuses = {refusals}
+
+[[operations]]
 include-method = "GET"
 include-path-regex = "/activations$" # full records and a count
 checks.positive_data_acceptance.expected-statuses = {refusals}
 """
 
+WORKFLOW = '{"StartAt": "A", "States": {"A": {"Type": "Wait", "Seconds": 3600, "End": true}}}'
 REFUSALS = '["2xx", 400, 401, 403, 404, 409, 413, 429, 502]'
 
 
@@ -71,6 +76,8 @@ def put_what_stays(server):
         for path, body in (
             ("actions/a-gamma", {**echo, "annotations": [{"key": "web-export", "value": True}]}),
             ("packages/p-gamma", {}),
+            ("actions/w-gamma", {"exec": {"kind": "workflow", "code": WORKFLOW}}),
+            ("actions/p-gamma/w-gamma", {"exec": {"kind": "workflow", "code": WORKFLOW}}),
             ("actions/p-gamma/a-gamma", echo),
             ("triggers/t-gamma", {}),
             ("rules/r-gamma", ends),

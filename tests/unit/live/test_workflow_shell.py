@@ -8,6 +8,7 @@ import pytest
 from rig import Rig, on_a_rig
 
 from aliquot.live.invocations.errors import OverloadedError
+from aliquot.live.invocations.recovery import recover_calls
 from aliquot.live.invocations.workflows import executions as executions_module
 from aliquot.live.invocations.workflows.control import ExecutionControl, TaskAnswer
 from aliquot.live.invocations.workflows.timers import TimerHeap
@@ -33,8 +34,21 @@ ACTIONS = (
     workflow("one", {"A": {**TASK, "End": True}}),
     workflow("two", {"A": {**TASK, "Next": "B"}, "B": {**TASK, "End": True}}),
     workflow("express", {"A": {**TASK, "Next": "B"}, "B": {**TASK, "End": True}}, durable=False),
+    workflow("again", {"A": {**TASK, "End": True}}, durable=False, rerun=True),
     workflow("sleep", {"A": {"Type": "Wait", "Seconds": 3600, "End": True}}),
     workflow("ask", {"A": {"Type": "Task", "Resource": "a.waitForTaskToken", "End": True}}),
+    workflow("failing", {"A": {"Type": "Fail", "Error": "Broken"}}),
+    workflow(
+        "wide",
+        {
+            "A": {
+                "Type": "Map",
+                "ItemsPath": "$.items",
+                "ItemProcessor": {"StartAt": "Z", "States": {"Z": {**TASK, "End": True}}},
+                "End": True,
+            }
+        },
+    ),
     workflow("pair", {"A": {"Type": "Task", "Resource": "one", "End": True}}),
 )
 run = on_a_rig(catalogued=ACTIONS)
@@ -199,6 +213,29 @@ def test_an_execution_is_continued_by_the_next_server(tmp_path):
     asyncio.run(second())
 
 
+def test_an_express_execution_whose_caller_stopped_waiting_runs_again_with_its_input(tmp_path):
+    async def first():
+        async with Rig.open(tmp_path, catalogued=ACTIONS) as rig:
+            call = rig.call("again", 8)
+            call.payload = b'{"n":5}'
+            rig.composer.submit(call)
+            await rig.running()
+            await rig.composer.detach(call)
+            assert [one.payload for one in await rig.store.unfinished()] == [b'{"n":5}']
+
+    async def second():
+        async with Rig.open(tmp_path, catalogued=ACTIONS) as rig:
+            assert await recover_calls(rig.composer, rig.store, rig.catalogue) == 1
+            sandbox = await rig.running()
+            assert rig.node.running[sandbox].payload == b'{"n":5}'
+            rig.node.finish(sandbox, b'{"n":6}')
+            found = await wait_until_async(lambda: rig.record(f"{8:032x}"), what="the record")
+            assert found["result"] == {"n": 6}
+
+    asyncio.run(first())
+    asyncio.run(second())
+
+
 def test_timers_are_due_in_their_order_and_a_new_time_replaces_the_old_one():
     async def whole():
         now, due = [0.0], []
@@ -239,3 +276,48 @@ async def test_the_variables_of_a_task_name_its_key_and_its_activation(rig):
     assert task["execution"] == call.id
     assert len(task["key"]) == 32
     await rig.finish_all()
+
+
+@run
+async def test_a_stop_ends_all_tasks_of_a_map_of_a_thousand(rig):
+    control = ExecutionControl(rig.composer.workflows, rig.store)
+    call = rig.call("wide")
+    call.payload = msgspec.json.encode({"items": list(range(1000))})
+    await rig.composer.accept(call)
+    await wait_on_loop(lambda: len(rig.service.calls), lambda count: count == 256, what="the tasks in flight")
+    assert await control.stop("guest", call.id, "", "")
+    assert await status(rig, call) == "ABORTED"
+    await rig.finish_all()
+    assert rig.composer.workflows._calls._slots.used == 0
+
+
+@run
+async def test_two_redrives_at_once_are_one(rig):
+    control = ExecutionControl(rig.composer.workflows, rig.store)
+    call = rig.call("failing")
+    await rig.composer.accept(call)
+    await rig.until_ended(call)
+    first, second = await asyncio.gather(
+        control.redrive("guest", call.id), control.redrive("guest", call.id), return_exceptions=True
+    )
+    assert first is True
+    assert second is True or isinstance(second, EventRefusedError)
+    described = await control.describe("guest", call.id)
+    assert described.row.status == "FAILED"
+    assert described.outcome == {"error": "Broken", "cause": None}
+    history = [event["type"] for event in await control.history("guest", call.id)]
+    assert history.count("ExecutionRedriven") == history.count("ExecutionFailed") - 1
+
+
+@run
+async def test_a_function_that_was_deleted_meanwhile_is_missing(rig):
+    call = rig.call("two")
+    await rig.composer.accept(call)
+    sandbox = await rig.running()
+    async with rig.catalogue.writing("guest"):
+        await rig.catalogue.delete(rig.catalogue.entities.one(Action, "guest", "a"))
+    if sandbox in rig.node.running:
+        rig.node.finish(sandbox, b'{"n":1}')
+    await rig.until_ended(call)
+    error = (await rig.record(call.id))["result"]["error"]
+    assert error == {"name": "Function.Missing", "cause": "the action a does not exist"}

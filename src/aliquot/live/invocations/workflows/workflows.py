@@ -226,7 +226,10 @@ class Workflows:
     def _started(self, run: ExecutionRun, start: StartOptions) -> Started:
         given = start.value
         value = msgspec.json.decode(run.call.payload) if given is UNSET else given
-        run.call.payload = b""  # its part of the namespace's memory stays reserved: the machine has the value
+        if (
+            run.call.durable or not run.express
+        ):  # an express call may be made durable later, when its caller stops waiting
+            run.call.payload = b""  # its part of the namespace's memory stays reserved: the machine has the value
         return Started(run.id, value, start.name, run.info.path)
 
     def _refused(self, call: Call, reason: str) -> Activation:
