@@ -75,7 +75,7 @@ def test_code_is_told_at_its_import_for_which_activation_it_starts(client):
     assert at_init["__OW_NAMESPACE"] == "guest"
     assert at_init["__OW_ACTION_NAME"] == "/guest/told"
     assert at_init["__OW_ACTION_VERSION"] == "0.0.1"
-    assert before_ms + 60_000 <= float(at_init["__OW_DEADLINE"]) <= time.time() * 1000 + 60_000
+    assert int(before_ms) + 60_000 <= float(at_init["__OW_DEADLINE"]) <= time.time() * 1000 + 60_000
     second = call(client, "told", **{"x-request-id": "second"})["response"]["result"]
     assert second["init"] == at_init
     assert second["run"]["__OW_TRANSACTION_ID"] == "second"

@@ -62,6 +62,7 @@ def test_a_list_answers_only_for_the_names_in_it(tmp_path):
     ):
         client.deploy("run", RUN)
         assert found(client, DNS, server=nameservers[0], names=[name, "pypi.org"]) == [[0, [address]], [3, []]]
-        assert found(client, CONNECT, places=[["192.0.2.1", 80]]) == ["ConnectionResetError"]
+        (refused,) = found(client, CONNECT, places=[["192.0.2.1", 80]])
+        assert refused in {"ConnectionResetError", "OSError"}  # reset, or unreachable
         if not address.startswith("127."):  # which a sandbox has for itself
             assert found(client, CONNECT, places=[listed]) == ["echo ping"]

@@ -18,6 +18,12 @@ ECHO = "def main(args):\n    return args\n"
 KILLS_ITS_ZYGOTE = f"import os, signal, time\nos.kill(os.getppid(), signal.SIGKILL)\ntime.sleep(60)\n{ECHO}"
 
 
+def running_zygotes():
+    """Return the zygotes of this process. Children that other tests left as zombies have no command line."""
+    children = [child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE]
+    return [child for child in children if any("zygote.py" in word for word in child.cmdline())]
+
+
 def test_a_sandbox_killed_in_a_run_has_a_clear_outcome(tmp_path):
     async def scene(rig):
         sandbox = await rig.started("import time\ndef main(args):\n    print('begun')\n    time.sleep(1000)")
@@ -58,10 +64,7 @@ def test_a_run_that_a_dead_sandbox_has_not_seen_may_run_elsewhere(tmp_path):
 def test_a_killed_zygote_is_started_again(tmp_path):
     async def scene(rig):
         first = await rig.started(ECHO)
-        zygotes = [
-            child for child in psutil.Process().children() if any("zygote.py" in word for word in child.cmdline())
-        ]
-        for zygote in zygotes:
+        for zygote in running_zygotes():
             zygote.kill()
         assert (await rig.next())[:2] == ("lost", first)
         # A cell that ends with its zygote while it is taken is refused, or lost if it has just read its init.
@@ -96,15 +99,12 @@ def test_a_task_that_waits_for_a_zygote_starts_no_other_when_all_are_stopped(tmp
 def test_zygotes_that_nothing_lives_from_make_room(tmp_path, monkeypatch):
     monkeypatch.setattr("aliquot.live.node.zygotes.MAX_ZYGOTES", 3)
 
-    def zygotes():
-        return [one for one in psutil.Process().children() if any("zygote.py" in word for word in one.cmdline())]
-
     async def scene(rig):
         kept = await rig.started(ECHO, imports=("json",))
         for name in ("csv", "string", "calendar", "decimal", "fractions"):
             rig.node.stop_sandbox(await rig.started(ECHO, imports=(name,)))
             await wait_on_loop(rig.node.usage, lambda usage: len(usage) == 1, what="the sandbox to be stopped")
-        await wait_on_loop(zygotes, lambda found: len(found) <= 4, what="the idle zygotes to end")
+        await wait_on_loop(running_zygotes, lambda found: len(found) <= 4, what="the idle zygotes to end")
         assert result(await rig.run(kept, {"a": 1})) == {"a": 1}
 
     play(tmp_path, scene)
