@@ -55,11 +55,11 @@ def test_every_call_has_its_record_and_its_steps_in_the_journal(shared_server):
 
 COUNTS_ITS_RUNS = """
 import os
-runs = 0
+sandbox, runs = os.urandom(8).hex(), 0
 def main(args):
     global runs
     runs += 1
-    return {"pid": os.getpid(), "run": runs}
+    return {"sandbox": sandbox, "run": runs}
 """
 
 
@@ -80,8 +80,8 @@ def test_short_calls_at_once_run_once_each_and_have_their_records_and_steps(shar
         answers = [answer for some in threads.map(calls, range(callers)) for answer in some]
     ids = {activation for activation, _ in answers}
     assert len(ids) == callers * CALLS
-    runs = {(result["pid"], result["run"]) for _, result in answers}
-    last = {pid: max(run for of, run in runs if of == pid) for pid, _ in runs}
+    runs = {(result["sandbox"], result["run"]) for _, result in answers}
+    last = {sandbox: max(run for of, run in runs if of == sandbox) for sandbox, _ in runs}
     assert sum(last.values()) == len(runs) == len(ids), "a call ran twice, or two have the result of one run"
     with server.client() as client:
         assert all(client.get(f"activations/{one}").json()["activationId"] == one for one in ids)

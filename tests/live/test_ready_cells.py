@@ -21,8 +21,9 @@ def test_cells_are_made_one_after_the_other_until_there_are_enough(tmp_path):
 
         for _ in range(2):
             await wait_on_loop(ready, lambda count: count == MAX_READY_CELLS, what="all cells to be ready")
+            before = set(zygote._ready_cells)
             await rig.started(CODE)
-            assert ready() < MAX_READY_CELLS, "the start has taken one"
+            assert before - set(zygote._ready_cells), "the start has taken one"
 
     play(tmp_path / "data", scene, isolation=strongest())
     assert max(made_at_once) == 1

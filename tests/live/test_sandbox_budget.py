@@ -5,6 +5,7 @@ import os
 from sandboxes import play, result
 
 from aliquot.descriptors import SANDBOX_DESCRIPTORS, divide_descriptors
+from aliquot.live.node.cells import MAX_READY_CELLS
 from aliquot.testing.server import open_files
 from aliquot.testing.waiting import wait_on_loop
 
@@ -40,6 +41,12 @@ def test_a_sandbox_costs_the_server_no_more_descriptors_than_the_table_says(tmp_
         await rig.started(CODE)
         pid = os.getpid()
         await rig.run(rig.last)
+        (zygote,) = rig.node._zygotes._zygotes.values()
+        await wait_on_loop(
+            lambda: [cell.is_ready for cell in zygote._ready_cells],
+            lambda ready: ready == [True] * MAX_READY_CELLS,
+            what="the ready cells, which also have descriptors",
+        )
         before = open_files(pid)
         numbers = [await rig.started(CODE) for _ in range(4)]
         for number in numbers:

@@ -236,7 +236,7 @@ REFUSED = [
     ("y = lambda: 1", "write the expression in place"),
     ("y = {1, 2}", "write a list"),
     ("return (y for y in x)", "write a list: […]"),
-    (f"return [{', '.join(['f(x)'] * 500)}]", "write it in several lines"),
+    (f"return [{', '.join(['f(x)'] * 101)}]", "write it in several lines"),
     ("y = (f(z) for z in x)", "write a list: […]"),
     ("y = {1: 2}", "are text"),
     ("y = x.name", "write […]['name']"),

@@ -13,6 +13,8 @@ from aliquot.sdk.workflow.sharing import InPlaceChanges
 from aliquot.sdk.workflow.steps import CHOICE, SUCCEED, Assigned, Step, Transition, list_of, states_part, variable
 from aliquot.sdk.workflow.values import Place, Values
 
+MAX_CALLS = 100  # in one statement
+TOO_LONG = "this is nested too deep, or has too many calls; write it in several lines"
 INSTEAD: dict[type, str] = {
     ast.AsyncFor: "write for",
     ast.AsyncFunctionDef: "move it to the top of the file, and put @app.function over it",
@@ -30,6 +32,19 @@ INSTEAD: dict[type, str] = {
 }
 
 
+def _check_calls(statement: ast.stmt) -> None:
+    """Refuse a statement with too many calls, each of which becomes a state. Those in its blocks are not counted."""
+    calls = 0
+    nodes: list[ast.AST] = [statement]
+    while nodes:
+        for node in ast.iter_child_nodes(nodes.pop()):
+            if not isinstance(node, ast.stmt | ast.ExceptHandler):
+                nodes.append(node)
+                calls += isinstance(node, ast.Call)
+    if calls > MAX_CALLS:
+        raise RefusedConstruct(statement, TOO_LONG)
+
+
 class Statements(Values):
     """Makes the states of statements. Mistakes are collected, so that all of them can be told."""
 
@@ -42,12 +57,12 @@ class Statements(Values):
         """Return the first step of some statements."""
         for statement in reversed(body):
             try:
+                _check_calls(statement)
                 after = STATEMENTS.get(type(statement), _refused)(self, statement, scope, after)
             except RefusedConstruct as refused:
                 self.mistakes.append(refused.mistake)
             except RecursionError:
-                reason = "this is nested too deep, or has too many calls; write it in several lines"
-                self.mistakes.append(RefusedConstruct(statement, reason).mistake)
+                self.mistakes.append(RefusedConstruct(statement, TOO_LONG).mistake)
         return after
 
     # --- places of assignments ----------------------------------------------------------------------------
