@@ -125,7 +125,7 @@ def test_goals_compare_with_the_floor_and_the_best_peer():
         measured("fast", sample(1, 2000), is_peer=True),
         measured("broken", is_peer=True, reason="does not install: no wheel"),
     ]
-    extras = PlatformFigures(0.8, 60, 80, 0.95, 7000, 6650, cold_ms=12, cold_init_ms=8, torch_cold_ms=61)
+    extras = PlatformFigures(0.8, 60, 80, 0.95, 7000, 6650, cold_ms=6, cold_init_ms=3, torch_cold_ms=61)
     by_name = {goal.name: goal for goal in goals(targets, extras)}
     assert by_name["requests/s with 32 callers, against the best peer (fast)"].value == 3.5
     unmet = [name for name, goal in by_name.items() if not goal.met]
