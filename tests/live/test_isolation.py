@@ -122,7 +122,7 @@ def test_scratch_is_each_sandboxs_own_and_new(tmp_path):
     write = "import os; open(os.environ['TMPDIR'] + '/mine', 'w').write('x'); found = os.listdir(os.environ['TMPDIR'])"
     look = """
 import glob, os
-found = [os.listdir(os.environ['TMPDIR']), glob.glob(args['scratch'] + '/*/*') + glob.glob('/tmp/mine')]
+found = [sorted(os.listdir(os.environ['TMPDIR'])), glob.glob(args['scratch'] + '/*/*') + glob.glob('/tmp/mine')]
 """
 
     async def scene(rig):

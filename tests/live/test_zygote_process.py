@@ -3,6 +3,7 @@
 import asyncio
 import os
 import resource
+import signal
 import time
 from pathlib import Path
 
@@ -150,11 +151,12 @@ def test_a_zygote_that_died_after_a_fork_has_crashed_and_told_nothing_wrong(scri
 
 def test_a_zygote_that_has_closed_its_socket_has_crashed_although_it_runs_still(script):
     """Its sandboxes end after its socket is closed, and before its process is gone."""
-    script(READY + "control.close()" + STAY)
+    script("import signal\nsignal.signal(signal.SIGUSR1, lambda *_: control.close())\n" + READY + STAY)
 
     async def scene():
         zygote = ZygoteProcess(ZygoteProfile(), walls(NO_ISOLATION, "/nowhere"), asyncio.get_running_loop())
         await asyncio.wait_for(zygote.ready(), TIMEOUT_S)
+        os.kill(zygote._process.pid, signal.SIGUSR1)
         wait_until(zygote.has_crashed, what="the closed socket to be noticed, while the event loop stands still")
         assert zygote.alive
         zygote.kill()
