@@ -99,7 +99,7 @@ for path in args['paths']:
         if strongest().own_uid and not Path(path).is_relative_to("/tmp"):  # noqa: S108
             assert shown == "PermissionError", path
         else:  # it runs as the user who made them
-            assert set(shown) <= set(components(path)), path
+            assert set(shown) <= set(components(path, tmp_path)), path
 
 
 def test_only_the_scratch_directory_can_be_written(tmp_path):
