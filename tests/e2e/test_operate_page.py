@@ -1,6 +1,7 @@
 """The page on operating a server does what it says: its lines are taken from it and run."""
 
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -8,6 +9,7 @@ import time
 from inspect import signature
 
 import pytest
+from command_line import run_here
 from live_platform import LivePlatform, QuickPlatform
 from places import DOCS
 
@@ -56,6 +58,17 @@ def test_running_calls_end_and_their_callers_get_the_results(platform):
     assert platform.process.wait() == 0
     assert "no server runs with the data folder" in platform.aliquot("down", code=3)
     platform.start()
+
+
+def test_the_process_id_of_a_killed_server_may_be_anothers_by_now(tmp_path):
+    with subprocess.Popen(["sleep", "60"]) as stranger:
+        (tmp_path / "local.json").write_text(
+            json.dumps({"pid": stranger.pid, "url": "http://127.0.0.1:1", "key": "a:b"})
+        )
+        (tmp_path / "lock").write_text(str(stranger.pid))
+        done = run_here("down", "--data", str(tmp_path), cwd=tmp_path, environment=dict(os.environ))
+        assert (done.code, stranger.poll()) == (3, None), done.out + done.err
+        stranger.kill()
 
 
 def test_now_does_not_wait_for_calls(platform):

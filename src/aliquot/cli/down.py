@@ -1,6 +1,6 @@
 """`aliquot down`: stops the server on this machine."""
 
-import json
+import fcntl
 import os
 import signal
 import time
@@ -37,17 +37,12 @@ def down(
     pid = _pid_of(folder)
     started = start_of(pid)
     begun = time.monotonic()
-    try:
-        os.kill(pid, signal.SIGTERM)
-        if now:
-            os.kill(pid, signal.SIGINT)
-    except ProcessLookupError:
-        pass
-    except PermissionError as error:
-        raise InputError(f"--data: the server of {folder} (pid {pid}) belongs to another user") from error
+    _tell(pid, signal.SIGTERM, folder)
     told = begun
     while start_of(pid) == started:
         time.sleep(_POLL_S)
+        if now:  # again and again, because one that arrives together with the first signal may come before it
+            _tell(pid, signal.SIGINT, folder)
         if time.monotonic() - told > _REPEAT_S:
             told = time.monotonic()
             errors.print(f"it still runs after {seconds(told - begun)}; --now does not wait for calls", highlight=False)
@@ -58,12 +53,27 @@ def down(
         say(f"the server of {folder} has stopped")
 
 
-def _pid_of(folder: str) -> int:
-    """Return the process of the server with this data folder. Raises `NoServerError` if none runs."""
+def _tell(pid: int, number: signal.Signals, folder: str) -> None:
     try:
-        pid = int(json.loads((Path(folder) / "local.json").read_text(encoding="utf-8"))["pid"])
-    except (OSError, ValueError, KeyError, TypeError):
-        pid = 0
-    if not pid or start_of(pid) is None:
-        raise NoServerError(f"no server runs with the data folder {folder}")
-    return pid
+        os.kill(pid, number)
+    except ProcessLookupError:  # it has ended
+        pass
+    except PermissionError as error:
+        raise InputError(f"--data: the server of {folder} (pid {pid}) belongs to another user") from error
+
+
+def _pid_of(folder: str) -> int:
+    """Return the process of the server with this data folder. Raises `NoServerError` if none runs.
+
+    A server holds a lock on a file with its process id for as long as it runs. The id of one that was killed may belong
+    to another process by now, but that one does not hold the lock.
+    """
+    try:
+        with (Path(folder) / "lock").open("rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return int(file.read())
+    except (OSError, ValueError):
+        pass
+    raise NoServerError(f"no server runs with the data folder {folder}")

@@ -14,7 +14,7 @@ from aliquot.cli.results import count, print_json, seconds, show, table
 _PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "most": 1.0}
 # Parts of a call in its order, each in milliseconds of a record with its annotations.
 _PARTS: dict[str, Callable[[Mapping[str, Any], Mapping[str, Any]], float]] = {
-    "waiting": lambda _, notes: notes.get("waitTime", 0) - notes.get("initTime", 0),
+    "waiting": lambda _, notes: notes.get("waitTime", 0),
     "start": lambda _, notes: notes.get("initTime", 0),
     "files": lambda _, notes: notes.get("dataTime", 0),
     "run": lambda record, notes: notes.get("deviceTime", record.get("duration", 0)) - notes.get("dataTime", 0),

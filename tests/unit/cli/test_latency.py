@@ -1,4 +1,4 @@
-"""Where the time of calls went, from their records."""
+"""Parts of the time of calls, read from their records."""
 
 from aliquot.cli.latency import _at, _times
 from aliquot.cli.recent_calls import scan_calls, took_ms
@@ -11,7 +11,7 @@ def call(wait, run, init=0, data=0):
 
 def test_parts_add_up_to_the_whole_and_parts_that_no_call_has_are_left_out():
     found = _times([call(10, 100), call(300, 50, init=200), call(0, 1)])
-    assert found == {"waiting": [0, 10, 100], "start": [0, 0, 200], "run": [1, 50, 100], "whole": [1, 110, 350]}
+    assert found == {"waiting": [0, 10, 300], "start": [0, 0, 200], "run": [1, 50, 100], "whole": [1, 110, 550]}
     assert "files" in _times([call(0, 10, data=4)])
 
 

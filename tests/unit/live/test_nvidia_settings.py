@@ -1,4 +1,4 @@
-"""What operators may ask of NVIDIA's GPUs, and what is refused."""
+"""Options for NVIDIA's GPUs: those that are understood, and those that are refused."""
 
 import subprocess
 import sys

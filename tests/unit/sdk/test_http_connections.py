@@ -219,6 +219,23 @@ def test_a_large_body_that_is_refused_early_brings_the_refusal(connections):
         assert connections.send().status == 200
 
 
+def test_a_connection_with_half_a_body_is_not_used_again():
+    """A server may answer before it has read the body, and say that it keeps the connection."""
+
+    def answer(connection, line, head):
+        return OK if line.startswith("POST") else always_ok(connection, line, head)
+
+    async def scene(url):
+        connections = LoopConnections(target_of(url))
+        assert (await connections.send(HttpRequest("POST", "/x", body=LARGE), "k")).body == b"ok"
+        assert (await connections.send(GET, "k")).body == b"ok"
+        await connections.close()
+
+    with scripted_http(answer) as server:
+        asyncio.run(scene(server.url))
+        assert server.connections == 2
+
+
 def test_a_request_that_is_cancelled_closes_its_connection_and_leaves_the_others():
     silent = threading.Event()
 

@@ -38,8 +38,28 @@ def test_a_head_has_the_length_of_its_body():
     "request_", [HttpRequest("GET", "/x\r\nEvil: 1"), HttpRequest("GET", "/x", headers={"Accept": "y\r\nEvil: 1"})]
 )
 def test_a_line_break_cannot_add_a_header(request_):
-    with pytest.raises(UsageError, match="Evil: 1' has a character that cannot be sent"):
+    with pytest.raises(UsageError, match=r"(path|Accept) has a character that cannot be sent"):
         encode_head(HttpTarget("h", 80, "h", ""), request_, "Basic k")
+
+
+def test_errors_show_neither_keys_nor_passwords(monkeypatch):
+    with pytest.raises(UsageError) as raised:
+        encode_head(HttpTarget("h", 80, "h", ""), HttpRequest("GET", "/x"), "Bearer hunter2\n")
+    told = str(raised.value)
+    for proxy in ("https://me:hunter2@proxy", "socks5://me:hunter2@proxy", "http://me:hunter2@proxy:x"):
+        monkeypatch.setenv("http_proxy", proxy)
+        with pytest.raises(UsageError, match="proxy") as refused:
+            target_of("http://far.example")
+        told += str(refused.value)
+    assert "hunter2" not in told
+
+
+def test_bytes_behind_a_reply_change_nothing_and_end_the_connection():
+    second = b"HTTP/1.1 500 Wrong\r\nX-Name: other\r\nContent-Length: 3\r\n\r\nbad"
+    reader = read(b"HTTP/1.1 200 OK\r\nX-Name: one\r\nContent-Length: 2\r\n\r\nok" + second)
+    assert (reader.complete, reader.keeps_open) == (True, False)
+    reply = reader.reply()
+    assert (reply.status, reply.headers["x-name"], reply.body) == (200, "one", b"ok")
 
 
 @pytest.mark.parametrize("size", [1, 7, 1000])

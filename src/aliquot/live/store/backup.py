@@ -14,6 +14,7 @@ import tarfile
 import tempfile
 import time
 from pathlib import Path
+from urllib.parse import quote
 
 import msgspec
 from msgspec import Struct
@@ -95,9 +96,13 @@ def _copy(data: Path, folder: Path, parts: DataParts) -> None:
 def _copy_database(source: Path, target: Path) -> None:
     """Copy a database in one read transaction, so that the copy is what was committed at one moment."""
     is_store = source.name == DATABASE
-    reader = connect_reader(source, busy_ms=_BUSY_MS) if is_store else sqlite3.connect(source)
+    reader = connect_reader(source, busy_ms=_BUSY_MS) if is_store else _open_read_only(source)
     with contextlib.closing(reader), contextlib.closing(sqlite3.connect(target)) as copy:
         reader.backup(copy)
+
+
+def _open_read_only(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)
 
 
 def _describe(folder: Path) -> BackupManifest:

@@ -84,10 +84,17 @@ def _split(url: str) -> tuple[SplitResult, int]:
         parts.netloc.encode("ascii")
         port = parts.port
     except ValueError as error:
-        raise UsageError(f"{url}: this is not the address of a server: {error}") from error
+        raise UsageError(f"{_shown(url)}: this is not the address of a server: {error}") from error
     if parts.scheme not in _PORTS or not parts.hostname:
-        raise UsageError(f"{url}: this is not the address of a server; it takes one such as http://127.0.0.1:3233")
+        takes = "it takes one such as http://127.0.0.1:3233"
+        raise UsageError(f"{_shown(url)}: this is not the address of a server; {takes}")
     return parts, port or _PORTS[parts.scheme]
+
+
+def _shown(url: str) -> str:
+    """Return an address without the name and password that may stand in it."""
+    scheme, separator, rest = url.rpartition("://")
+    return scheme + separator + rest.rpartition("@")[2]
 
 
 def _is_on_this_machine(host: str) -> bool:
@@ -103,7 +110,7 @@ def _proxy_for(scheme: str, host: str) -> ProxyAddress | None:
         return None
     parts, port = _split(url if "://" in url else f"http://{url}")
     if parts.scheme != "http":
-        raise UsageError(f"{url}: this kind of proxy is not supported; it takes http://HOST:PORT")
+        raise UsageError(f"{_shown(url)}: this kind of proxy is not supported; it takes http://HOST:PORT")
     credentials = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
     head = f"Proxy-Authorization: Basic {b64encode(credentials.encode()).decode()}\r\n" if parts.username else ""
     return ProxyAddress(str(parts.hostname), port, head)
@@ -116,9 +123,9 @@ def encode_head(target: HttpTarget, request: HttpRequest, authorization: str) ->
     headers = {"Host": target.authority, "Authorization": authorization, **request.headers}
     if request.body or request.method != "GET":
         headers["Content-Length"] = str(body_length(request))
-    for text in (path, *headers.values()):
-        if not text.isprintable():
-            raise UsageError(f"{request.method} {path!r}: {text!r} has a character that cannot be sent")
+    for name, text in {"path": path, **headers}.items():
+        if not text.isprintable():  # the text is not shown, because it may be a key
+            raise UsageError(f"{request.method} {request.path!r}: {name} has a character that cannot be sent")
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     proxied = target.proxy.head if target.proxy and target.tls is None else ""
     return f"{request.method} {path} HTTP/1.1\r\n{lines}{proxied}\r\n".encode()
@@ -177,16 +184,23 @@ class ReplyReader:
         return HttpReply(self.status, self.headers, self.take_body())
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        if self.complete:  # bytes behind the reply, for which nobody asked
+            self.keeps_open = False
+            return
         self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
+        if self.complete:
+            self.keeps_open = False
+            return
         self.status = self._parser.get_status_code()
         if self.status >= 200:  # noqa: PLR2004 - below it is a message before the reply
             self.has_head = True
             self.keeps_open = self._parser.should_keep_alive()
 
     def on_body(self, data: bytes) -> None:
-        self._body.append(data)
+        if not self.complete:
+            self._body.append(data)
 
     def on_message_complete(self) -> None:
         if self.has_head:

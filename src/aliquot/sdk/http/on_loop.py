@@ -100,7 +100,8 @@ class LoopConnection(asyncio.Protocol):
         for piece in body if isinstance(body, BodyPieces) else (body,):
             if self._may_write is not None:  # an early answer ends the wait as well
                 await asyncio.wait((self._may_write, answer), return_when=asyncio.FIRST_COMPLETED)
-            if answer.done():
+            if answer.done():  # the server would take the next request for the rest of this body
+                self.close()
                 return
             transport.write(piece)
 

@@ -8,6 +8,7 @@ from typing import Any, Protocol, cast
 MAX_HEAD_BYTES = 256 * 1024
 _LENGTH, _CODING, _CONNECTION = b"content-length", b"transfer-encoding", b"connection"
 _END = b"\r\n"
+_HEXADECIMAL = b"0123456789abcdefABCDEF"
 _NO_BODY = {204, 304}
 
 
@@ -138,10 +139,10 @@ class PlainReplyParser:
         line = self._line()
         if line is None:
             return False
-        try:
-            self._left = int(line.partition(b";")[0].strip(), 16)
-        except ValueError as error:
-            raise NotHttpError(f"the length of a chunk is {line[:80]!r}") from error
+        length = line.partition(b";")[0].strip()
+        if not length or length.strip(_HEXADECIMAL):
+            raise NotHttpError(f"the length of a chunk is {line[:80]!r}")
+        self._left = int(length, 16)
         self._next = self._body if self._left else self._trailer
         return True
 
