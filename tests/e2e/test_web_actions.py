@@ -7,17 +7,12 @@ from base64 import b64encode
 
 import httpx
 import pytest
+from web_answers import ECHO, RETURN, annotations, args_of, error_of
 
-RETURN = "def main(args):\n    return args['result']"
-ECHO = "def main(args):\n    return {'args': args}"
 OPTIONS = """
 def main(args):
     return {'headers': {'Access-Control-Allow-Methods': 'MINE'}, 'body': args['__ow_method']}
 """
-
-
-def annotations(**named):
-    return [{"key": key.replace("_", "-"), "value": value} for key, value in named.items()]
 
 
 @pytest.fixture(scope="module")
@@ -27,14 +22,9 @@ def server(shared_server):
     shared_server.deploy("echo", ECHO, annotations=web, parameters=[{"key": "p", "value": "mine"}])
     shared_server.deploy("raw", ECHO, annotations=annotations(web_export=True, raw_http=True))
     shared_server.deploy("private", ECHO)
-    shared_server.deploy("asked", ECHO, annotations=annotations(web_export="true"))
     final = annotations(web_export=True, final=True)
     shared_server.deploy("final", ECHO, annotations=final, parameters=[{"key": "fixed", "value": 1}])
     shared_server.deploy("keyed", ECHO, annotations=annotations(web_export=True, require_whisk_auth=True))
-    shared_server.deploy("secret", ECHO, annotations=annotations(web_export=True, require_whisk_auth="open sesame"))
-    shared_server.deploy("number", ECHO, annotations=annotations(web_export=True, require_whisk_auth=4711))
-    shared_server.deploy("shut", ECHO, annotations=annotations(web_export=True, require_whisk_auth=[]))
-    shared_server.deploy("open", ECHO, annotations=annotations(web_export=True, require_whisk_auth=False))
     shared_server.deploy("options", OPTIONS, annotations=annotations(web_export=True, web_custom_options=True))
     shared_server.deploy("crash", "import os\ndef main(args):\n    os._exit(1)", annotations=web)
     shared_server.deploy("raise", "def main(args):\n    raise ValueError('inside')", annotations=web)
@@ -52,12 +42,6 @@ def web(server):
 
 def give(web, result, extension="", **more):
     return web.post(f"give{extension}", json={"result": result}, **more)
-
-
-def error_of(answer):
-    body = answer.json()
-    assert body.pop("code") == answer.headers["x-request-id"]
-    return answer.status_code, body["error"]
 
 
 # --- results --------------------------------------------------------------------------------------------
@@ -151,11 +135,6 @@ def test_an_application_error_is_shown_by_the_same_rules(web):
 # --- arguments ------------------------------------------------------------------------------------------
 
 
-def args_of(answer):
-    assert answer.status_code == 200, answer.text
-    return answer.json()["args"]
-
-
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE"])
 def test_every_method_is_told_with_path_query_and_headers(web, method):
     args = args_of(web.request(method, "echo.json/a%20b/c", params={"q": "1", "p": "theirs"}, headers={"X-My": "h"}))
@@ -212,51 +191,7 @@ def test_what_is_large_goes_through_both_ways(server, web):
     assert args_of(web.post("echo.json", json={"large": body.decode()}))["large"] == body.decode()
 
 
-# --- who may --------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("path", ["private", "asked", "nothing", "../../whisk.system/utils/echo", "a/b/c", ""])
-def test_what_is_not_a_web_action_is_not_there(web, path):
-    assert error_of(web.get(path)) == (404, "The requested resource does not exist.")
-
-
-def test_a_namespace_or_package_that_is_not_there_is_a_404(server):
-    for path in ("nobody/default/echo", f"{server.namespace}/nothing/echo", f"{server.namespace}/echo", "x", ""):
-        assert httpx.get(f"{server.url}/api/v1/web/{path}").status_code == 404
-
-
-def test_a_key_is_told_by_its_namespaces_name_and_not_shown(server, web):
-    user, _, secret = server.key.partition(":")
-    args = args_of(web.get("echo.json", auth=(user, secret)))
-    assert args["__ow_user"] == server.namespace
-    assert "authorization" not in args["__ow_headers"]
-    wrong = args_of(web.get("echo.json", auth=(user, "wrong")))
-    assert "__ow_user" not in wrong
-    assert "authorization" in wrong["__ow_headers"]
-
-
-def test_an_action_may_ask_for_a_key(server, web):
-    user, _, secret = server.key.partition(":")
-    assert web.get("keyed").status_code == 401
-    assert web.get("keyed", auth=(user, "wrong")).status_code == 401
-    assert args_of(web.get("keyed.json", auth=(user, secret)))["__ow_user"] == server.namespace
-
-
-@pytest.mark.parametrize(("action", "word"), [("secret", "open sesame"), ("number", "4711")])
-def test_an_action_may_ask_for_a_word(web, action, word):
-    assert web.get(action).status_code == 401
-    assert web.get(action, headers={"X-Require-Whisk-Auth": word + "x"}).status_code == 401
-    assert web.get(action, headers={"X-Require-Whisk-Auth": ""}).status_code == 401
-    assert web.get(f"{action}.json", headers={"x-require-whisk-auth": word}).status_code == 200
-
-
-def test_an_action_that_asks_for_nonsense_is_shut(server, web):
-    user, _, secret = server.key.partition(":")
-    assert web.get("shut", auth=(user, secret), headers={"x-require-whisk-auth": "[]"}).status_code == 401
-
-
-def test_an_action_that_asks_for_no_key_is_open(web):
-    assert web.get("open.json").status_code == 200
+# --- what callers accept -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
