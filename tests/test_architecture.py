@@ -7,6 +7,7 @@ import pytest
 
 import aliquot
 import aliquot_bench
+from aliquot.policies.admission import ADMISSION
 from aliquot.policies.eviction import EVICTION
 from aliquot.policies.keepalive import KEEPALIVE
 from aliquot.policies.packing import PACKING
@@ -95,6 +96,7 @@ def test_files_have_one_idea():
 
 
 TABLES = {
+    "admission": ADMISSION,
     "eviction": EVICTION,
     "keepalive": KEEPALIVE,
     "packing": PACKING,

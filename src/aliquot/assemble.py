@@ -6,9 +6,11 @@ from random import Random
 from typing import Any, TypeVar
 
 from aliquot.config import PolicySettings, make_params
+from aliquot.core.admission.interfaces import Admission
 from aliquot.core.errors import InputError
 from aliquot.core.interfaces import Eviction, Packing, Params, Prefetching, Queueing, Sharing
 from aliquot.core.scheduler import Scheduler
+from aliquot.policies.admission import ADMISSION
 from aliquot.policies.eviction import EVICTION
 from aliquot.policies.keepalive import KEEPALIVE
 from aliquot.policies.packing import PACKING
@@ -30,7 +32,7 @@ def assemble(settings: PolicySettings, queueing: Mapping[str, type[Queueing]] = 
     own = companions.keepalive_params if keepalive_name == companions.keepalive else {}
     keepalive_params = make_params(keepalive.params_type, keepalive_name, own | settings.params.get(keepalive_name, {}))
     eviction_name = companions.eviction if settings.eviction is None else settings.eviction
-    chosen = (settings.sharing, settings.packing, settings.prefetching)
+    chosen = (settings.sharing, settings.packing, settings.prefetching, settings.admission)
     return Scheduler(
         partial(_make_queueing, policy, params, settings.seed),
         keepalive(keepalive_params),
@@ -38,6 +40,7 @@ def assemble(settings: PolicySettings, queueing: Mapping[str, type[Queueing]] = 
         _make_sharing(settings),
         _make_packing(settings),
         _make_prefetching(settings),
+        _make_admission(settings),
         companions.pool_slots if settings.pool_slots is None else settings.pool_slots or None,
         (settings.queueing, keepalive_name, eviction_name, *chosen),
         settings.node_wait_s,
@@ -71,6 +74,13 @@ def _make_prefetching(settings: PolicySettings) -> Prefetching:
     name = settings.prefetching
     prefetching = look_up(PREFETCHING, name, "prefetching")
     return prefetching(make_params(prefetching.params_type, name, settings.params.get(name, {})))
+
+
+def _make_admission(settings: PolicySettings) -> Admission:
+    name = settings.admission
+    admission = look_up(ADMISSION, name, "admission")
+    params = make_params(admission.params_type, name, settings.params.get(name, {}))
+    return admission(params, Random(f"{settings.seed}/admission"))
 
 
 def _make_eviction(name: str, settings: PolicySettings) -> Callable[[], Eviction[Any]]:

@@ -33,6 +33,7 @@ class PolicySettings(Struct, frozen=True):
     prefetching: str = "threshold"
     pool_slots: int | None = None  # maximum number of sandboxes per device; 0 means no limit
     node_wait_s: float = 300  # that calls wait for a node on which they fit, after the last one was lost
+    admission: str = "accept_all"
 
 
 def parse_size(text: str, key: str) -> int:

@@ -26,10 +26,10 @@ def trace(tmp_path, text, name="A.csv"):
 
 
 def test_an_arrivals_file_with_all_its_columns(tmp_path):
-    text = "time_s,function,tenant,run_s,deadline_s,cost_limit,session\n0,f,ann,2.5,10,3,s\n1.5,g,,,,,\n"
+    text = "time_s,function,tenant,run_s,deadline_s,cost_limit,session,late\n0,f,ann,2.5,10,3,s,drop\n1.5,g,,,,,,\n"
     first, second = trace(tmp_path, text)
-    assert tuple(first) == (0, "f", "ann", 2.5, 10, 3, "s", ())
-    assert tuple(second) == (1.5, "g", "default", None, None, None, None, ())
+    assert tuple(first) == (0, "f", "ann", 2.5, 10, 3, "s", (), "drop")
+    assert tuple(second) == (1.5, "g", "default", None, None, None, None, (), "run")
     assert isinstance(first.time_s, int)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from typing import IO
 
 from msgspec import Struct
 from rich.progress import Progress, TaskID
@@ -14,7 +15,7 @@ from aliquot.core.errors import InputError
 from aliquot.sim import plots
 from aliquot.sim.arrivals import WorkloadOverview
 from aliquot.sim.engine import Scenario, simulate
-from aliquot.sim.output_files import ScheduleWriter
+from aliquot.sim.output_files import CallsWriter, ScheduleWriter
 from aliquot.sim.recorder import RunRecorder
 from aliquot.sim.report import RunReport, report, to_json
 from aliquot.sim.tables import comparison
@@ -26,10 +27,11 @@ class ComparisonFiles(Struct, frozen=True):
     json: Path | None = None
     plot: Path | None = None
     schedule: Path | None = None
+    calls: Path | None = None
 
     def check(self, inputs: Mapping[str, Path | None] | None = None) -> None:
         """Check before the long run that the files can be written and are not inputs."""
-        written = {"--json": self.json, "--plot": self.plot, "--schedule": self.schedule}
+        written = {"--json": self.json, "--plot": self.plot, "--schedule": self.schedule, "--calls": self.calls}
         check_distinct({**(inputs or {}), **written})
         if self.plot is not None:
             plots.check_plot(self.plot)
@@ -39,20 +41,20 @@ class ComparisonFiles(Struct, frozen=True):
 
 def compare(scenario: Scenario, runs: Sequence[PolicySettings], outputs: ComparisonFiles, title: str) -> None:
     """Simulate each run, print the table, and write the files."""
-    results = _simulate_all(scenario, runs, outputs.schedule)
+    results = _simulate_all(scenario, runs, outputs)
     reports = [result for result, _ in results]
     output.print(comparison(reports, title))
     if outputs.json is not None:
         write_file(outputs.json, to_json(reports), "--json")
     if outputs.plot is not None:
         plots.draw_comparison(results, title, outputs.plot)
-    for path in (outputs.json, outputs.plot, outputs.schedule):
+    for path in (outputs.json, outputs.plot, outputs.schedule, outputs.calls):
         if path is not None:
             say(f"wrote {path}")
 
 
 def _simulate_all(
-    scenario: Scenario, runs: Sequence[PolicySettings], schedule: Path | None
+    scenario: Scenario, runs: Sequence[PolicySettings], outputs: ComparisonFiles
 ) -> list[tuple[RunReport, RunRecorder]]:
     results = []
     with ExitStack() as stack:
@@ -61,17 +63,23 @@ def _simulate_all(
         overview = scenario.workload.overview()
         bar.remove_task(reading)
         _check_tenants(scenario, overview)
-        writer = _open_schedule(schedule, stack)
+        file = _open(outputs.schedule, "--schedule", stack)
+        writer = None if file is None else ScheduleWriter(file)
+        file = _open(outputs.calls, "--calls", stack)
+        calls = None if file is None else CallsWriter(file)
         for settings in runs:
             name = settings.queueing
             if any(other.prefetching != settings.prefetching for other in runs):
                 name += f", {settings.prefetching}"
+            if any(other.admission != settings.admission for other in runs):
+                name += f", {settings.admission}"
             task = bar.add_task(f"{name}, seed {settings.seed}", total=overview.calls)
             recorder = simulate(
                 scenario,
                 settings,
                 overview=overview,
                 on_dispatch=None if writer is None else partial(writer.write, settings),
+                on_end=None if calls is None else partial(calls.write, settings),
                 on_progress=partial(_show, bar, task),
             )
             results.append((report(name, settings.seed, recorder, scenario.devices), recorder))
@@ -89,10 +97,10 @@ def _show(bar: Progress, task: TaskID, ended: int) -> None:
     bar.update(task, completed=ended)
 
 
-def _open_schedule(path: Path | None, stack: ExitStack) -> ScheduleWriter | None:
+def _open(path: Path | None, option: str, stack: ExitStack) -> IO[str] | None:
     if path is None:
         return None
     try:
-        return ScheduleWriter(stack.enter_context(path.open("w", encoding="utf-8", newline="")))
+        return stack.enter_context(path.open("w", encoding="utf-8", newline=""))
     except OSError as error:
-        raise InputError(f"--schedule: {path} cannot be written: {error.strerror}") from error
+        raise InputError(f"{option}: {path} cannot be written: {error.strerror}") from error

@@ -8,7 +8,9 @@ from msgspec.structs import fields
 from rich.table import Table
 
 from aliquot.cli.console import output
+from aliquot.core.admission.interfaces import Admission
 from aliquot.core.interfaces import Eviction, KeepAlive, Packing, Params, Prefetching, Queueing, Sharing
+from aliquot.policies.admission import ADMISSION
 from aliquot.policies.eviction import EVICTION
 from aliquot.policies.keepalive import KEEPALIVE
 from aliquot.policies.packing import PACKING
@@ -16,7 +18,7 @@ from aliquot.policies.prefetching import PREFETCHING
 from aliquot.policies.queueing import QUEUEING
 from aliquot.policies.sharing import SHARING
 
-Policy: TypeAlias = Queueing | KeepAlive | Eviction[Any] | Sharing | Packing | Prefetching
+Policy: TypeAlias = Queueing | KeepAlive | Eviction[Any] | Sharing | Packing | Prefetching | Admission
 
 
 def policies() -> None:
@@ -34,6 +36,7 @@ def policies() -> None:
         "sharing": SHARING,
         "packing": PACKING,
         "prefetching": PREFETCHING,
+        "admission": ADMISSION,
     }
     for kind, entries in kinds.items():
         for name, policy in entries.items():

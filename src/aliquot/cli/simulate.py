@@ -21,7 +21,7 @@ def simulate(
     arrivals: Annotated[
         Path,
         typer.Option(
-            help="A CSV file with time_s,function and optionally tenant,run_s,deadline_s,cost_limit,session,reads."
+            help="A CSV file with time_s,function and optionally tenant,run_s,deadline_s,cost_limit,session,reads,late."
         ),
     ],
     functions: Annotated[
@@ -37,8 +37,8 @@ def simulate(
     device_spec: Annotated[
         Path | None,
         typer.Option(
-            help="A TOML file with a table for each kind: memory, concurrency, bandwidth, speed; and with tables "
-            "nodes.NAME: devices, count, host_memory, bandwidth."
+            help="A TOML file with a table for each kind: memory, concurrency, bandwidth, speed, price, lanes; and "
+            "with tables nodes.NAME: devices, count, host_memory, bandwidth."
         ),
     ] = None,
     lose: Annotated[
@@ -83,6 +83,13 @@ def simulate(
             help="Policies that choose the files to prefetch, comma separated. `aliquot policies` lists them."
         ),
     ] = "threshold",
+    admission: Annotated[
+        str,
+        typer.Option(
+            help="Policies that promise or refuse calls with a deadline or a cost limit, comma separated. "
+            "`aliquot policies` lists them."
+        ),
+    ] = "accept_all",
     files: Annotated[
         Path | None, typer.Option(help="A CSV file with dataset,path,mib: the files that calls may read.")
     ] = None,
@@ -119,6 +126,7 @@ def simulate(
     json: Annotated[Path | None, typer.Option(help="Write all figures to this JSON file.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the comparison to this file (.png, .svg, .pdf).")] = None,
     schedule: Annotated[Path | None, typer.Option(help="Write one line for each dispatch to this CSV file.")] = None,
+    calls: Annotated[Path | None, typer.Option(help="Write one line for each ended call to this CSV file.")] = None,
     check: Annotated[bool, typer.Option(help="Check the invariants of the core after every step (slow).")] = False,
 ) -> None:
     """Simulate a trace of calls under one policy or several, and compare them.
@@ -131,11 +139,12 @@ def simulate(
     from aliquot.sim.nodes import parse_losses
     from aliquot.sim.traces import FunctionsFile, TraceFile
 
-    outputs = ComparisonFiles(json, plot, schedule)
+    outputs = ComparisonFiles(json, plot, schedule, calls)
     outputs.check({"--arrivals": arrivals, "--functions": functions, "--files": files, "--device-spec": device_spec})
     runs = _runs(
         policy,
         prefetching,
+        admission,
         seed,
         PolicySettings(
             "",
@@ -215,17 +224,19 @@ def _storage(
     )
 
 
-def _runs(policy: str, prefetching: str, seed: str, common: PolicySettings) -> list[PolicySettings]:
+def _runs(policy: str, prefetching: str, admission: str, seed: str, common: PolicySettings) -> list[PolicySettings]:
     """Return one run for each combination of policies and seed. Raises for wrong names and parameters."""
     from aliquot.sim.clairvoyant import SIMULATED_QUEUEING
 
     names = _split(policy, "--policy")
     seeds = [_seed(text) for text in _split(seed, "--seed")]
     ways = _split(prefetching, "--prefetching")
+    admissions = _split(admission, "--admission")
     runs = [
-        replace(common, queueing=name, prefetching=way, seed=number)
+        replace(common, queueing=name, prefetching=way, admission=admitting, seed=number)
         for name in names
         for way in ways
+        for admitting in admissions
         for number in seeds
     ]
     assembled = [assemble(run, SIMULATED_QUEUEING) for run in runs]

@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from aliquot.core.admission.records import Blame, Refusal
 from aliquot.core.places import Place
 
 
@@ -114,10 +115,30 @@ class Fail(Struct, frozen=True, tag=True, gc=False):
     reason: str
 
 
-class Reject(Struct, frozen=True, tag=True, gc=False):
-    """Refuse the invocation."""
+class Reject(Struct, frozen=True, tag=True, gc=False, omit_defaults=True):
+    """Refuse the invocation. With a refusal, other limits or a later time would do."""
 
     invocation: str
+    reason: str
+    refusal: Refusal | None = None
+
+
+class Promise(Struct, frozen=True, tag=True, gc=False):
+    """Promise that the invocation ends in time and costs no more than its limits."""
+
+    invocation: str
+    due: float | None  # the end of its limit; None if it has only a cost limit
+    ends: float  # the end by the plan, at the latest
+    cost: float  # at the most
+    kinds: tuple[str, ...]  # kinds of devices that it is planned on
+    reason: str
+
+
+class BreakPromise(Struct, frozen=True, tag=True, gc=False):
+    """Record that the promise cannot be kept. The invocation goes on as a plain one, or `Fail` follows."""
+
+    invocation: str
+    blame: Blame
     reason: str
 
 
@@ -170,6 +191,8 @@ Command: TypeAlias = (
     | Complete
     | Fail
     | Reject
+    | Promise
+    | BreakPromise
     | Predict
     | Fetch
     | CancelFetch

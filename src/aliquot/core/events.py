@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from aliquot.core.admission.records import Late, Prefer
 from aliquot.core.model import DeviceSpec, FunctionSpec, NodeSpec
 from aliquot.core.places import Place
 
@@ -110,13 +111,17 @@ class FunctionRemoved(Struct, frozen=True, tag=True):
     function: str
 
 
-class InvocationArrived(Struct, frozen=True, tag=True, gc=False):
+class InvocationArrived(Struct, frozen=True, tag=True, gc=False, omit_defaults=True):
     invocation: str
     tenant: str
     function: str
     deadline_s: float | None = None  # counted from the arrival
     cost_limit: float | None = None
     session: str | None = None  # its name; the session begins with `SessionBegan` or the first arrival that names it
+    late: Late = Late.RUN  # what follows if its promise is broken
+    prefer: Prefer = Prefer.COST
+    execution: str | None = None  # the execution of a workflow that it belongs to
+    stage: str | None = None  # of that execution
 
 
 class InvocationCancelled(Struct, frozen=True, tag=True, gc=False):

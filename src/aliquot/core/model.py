@@ -10,6 +10,9 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 CPU = "cpu"
+DEFAULT_PRICE = 1000.0  # of a second of a whole accelerator
+DEFAULT_SLOT_PRICE = DEFAULT_PRICE / 60  # of a second of a slot of kind cpu
+MAX_LANES = 8  # of a device that does not say how many it has
 DEFAULT_TENANT = "default"
 
 
@@ -35,6 +38,20 @@ class DeviceSpec(Struct, frozen=True):
     alone: bool = False  # a sandbox on it cannot use a second device
     extra_slots: int = 0  # beyond D, for tenants that hold few slots (`tenant_slots.py`); on kind cpu alone
     node: str = ""  # the node it belongs to; a machine alone has no name
+    price: float | None = None  # of a second of the whole device; None means the default of its kind
+    lanes: int | None = None  # runs that are planned on it at once; None means D, at most `MAX_LANES`
+
+    @property
+    def price_s(self) -> float:
+        """Return the price of a second of the whole device."""
+        if self.price is not None:
+            return self.price
+        return DEFAULT_SLOT_PRICE * self.concurrency if self.kind == CPU else DEFAULT_PRICE
+
+    @property
+    def lane_count(self) -> int:
+        """Return the number of runs that are planned on it at once."""
+        return min(self.concurrency, MAX_LANES if self.lanes is None else self.lanes)
 
     @property
     def class_spec(self) -> "DeviceSpec":

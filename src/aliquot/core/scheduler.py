@@ -12,8 +12,9 @@ from functools import partial
 from math import inf
 from typing import Any
 
+from aliquot.core.admission.admitter import Admitter
+from aliquot.core.admission.interfaces import Admission
 from aliquot.core.calls import Calls
-from aliquot.core.clock import after
 from aliquot.core.commands import Command, Complete, Fail, Reject, WakeAt
 from aliquot.core.dispatcher import Dispatcher
 from aliquot.core.domain import Domain
@@ -65,6 +66,7 @@ class Scheduler:
         sharing: Sharing,
         packing: Packing,
         prefetching: Prefetching,
+        admission: Admission,
         pool_slots: int | None = None,
         policy_names: tuple[str, ...] = (),
         node_wait_s: float = 300,
@@ -81,6 +83,7 @@ class Scheduler:
         self.prefetcher = NodePrefetchers(prefetching, self._outbox)
         self._dispatcher = Dispatcher(self.registry, self.pool, self.slices, self.prefetcher, self._outbox)
         self._membership = Membership(self.registry, self.pool, self._calls, self._timers, self.prefetcher, node_wait_s)
+        self.admitter = Admitter(admission)
         self._arrivals = 0
         self._alone = False  # whether the current event is the only one of its step
         self._domains: list[Domain] = []  # those of the registry, as a list for the loops of every step
@@ -224,9 +227,8 @@ class Scheduler:
             return
         invocation = Invocation(event.invocation, self._arrivals, flow, self.now)
         self._arrivals += 1
-        if event.deadline_s is not None:
-            invocation.deadline = after(self.now, event.deadline_s)
-        invocation.cost_limit = event.cost_limit
+        if event.deadline_s is not None or event.cost_limit is not None:
+            self.admitter.arrived(invocation, event, now=self.now)
         if event.session is not None:
             invocation.session = self.pool.session_sandboxes.session(event.tenant, event.session)
         flow.expiry = None

@@ -42,6 +42,10 @@ def device_problems(device: DeviceSpec) -> Iterator[str]:
         yield f"extra_slots {device.extra_slots} is below 0, or its kind {device.kind} is not {CPU}"
     if not (device.speed > 0 and isfinite(device.speed)):
         yield f"speed {device.speed} is not above 0"
+    if device.price is not None and not (device.price >= 0 and isfinite(device.price)):
+        yield f"price {device.price} is not 0 or more"
+    if device.lanes is not None and not 1 <= device.lanes <= device.concurrency:
+        yield f"lanes {device.lanes} is not from 1 to its concurrency, {device.concurrency}"
     if device.memory_bytes is not None and device.memory_bytes < 0:
         yield f"memory_bytes {device.memory_bytes} is below 0"
 

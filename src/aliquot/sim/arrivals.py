@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Protocol
 
+from aliquot.core.admission.records import Late
 from aliquot.core.clock import after
 from aliquot.core.model import DEFAULT_TENANT, FlowKey
 
@@ -18,6 +19,7 @@ class Arrival(NamedTuple):
     cost_limit: float | None = None
     session: str | None = None  # name of the tenant's session
     reads: tuple[str, ...] = ()  # files that the call opens one after the other, as `dataset/path`
+    late: Late = Late.RUN  # what follows if its promise is broken
 
 
 class WorkloadOverview(NamedTuple):

@@ -2,7 +2,8 @@
 
 import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ class DeviceKind(Struct, frozen=True, forbid_unknown_fields=True):
     concurrency: int | None = None
     bandwidth: str | None = None  # size per second, from host to device
     speed: float = 1
+    price: float | None = None  # of a second of the whole device
+    lanes: int | None = None  # runs that are planned on it at once
 
 
 def parse_devices(
@@ -46,8 +49,11 @@ def parse_devices(
         if about.memory and memory_bytes is not None:  # with unbounded memory, no kind has a bound
             memory = parse_size(about.memory, f"{kind}.memory")
         bandwidth = parse_size(about.bandwidth, f"{kind}.bandwidth") if about.bandwidth else None
+        slots = about.concurrency or concurrency
         devices.extend(
-            DeviceSpec(f"{kind}-{number}", kind, memory, about.concurrency or concurrency, bandwidth, about.speed)
+            DeviceSpec(
+                f"{kind}-{number}", kind, memory, slots, bandwidth, about.speed, price=about.price, lanes=about.lanes
+            )
             for number in range(1, int(match[2]) + 1)
         )
     return devices
@@ -86,6 +92,14 @@ class DeviceFile(Struct, frozen=True):
     nodes: dict[str, NodeTable] = {}
 
 
+def price_problems(price: float | None, lanes: int | None) -> Iterator[str]:
+    """Yield a text for a price or a number of lanes that no device can have."""
+    if price is not None and not 0 <= price < inf:
+        yield f"price is {price}; it takes the price of a second, 0 or more"
+    if lanes is not None and lanes < 1:
+        yield f"lanes is {lanes}; it takes 1 or more, and at most the concurrency"
+
+
 def read_device_file(path: Path) -> DeviceFile:
     """Read a TOML file with a table for each kind, and a table `nodes.NAME` for each node or set of equal nodes."""
     try:
@@ -111,9 +125,12 @@ def _kinds(path: Path, tables: dict[str, Any]) -> dict[str, DeviceKind]:
         try:
             kinds[name] = msgspec.convert(table, DeviceKind)
         except msgspec.ValidationError as error:
-            raise InputError(f"{path}: [{name}]: {error}; it takes memory, concurrency, bandwidth, speed") from error
+            takes = ", ".join(DeviceKind.__struct_fields__)
+            raise InputError(f"{path}: [{name}]: {error}; it takes {takes}") from error
         for key, number in (("concurrency", kinds[name].concurrency), ("speed", kinds[name].speed)):
             if number is not None and not MIN_VALUE <= number <= MAX_VALUE:
                 takes = f"it takes a number from {MIN_VALUE:g} to {MAX_VALUE:g}"
                 raise InputError(f"{path}: [{name}].{key} is {number}; {takes}")
+        for problem in price_problems(kinds[name].price, kinds[name].lanes):
+            raise InputError(f"{path}: [{name}]: {problem}")
     return kinds

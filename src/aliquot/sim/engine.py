@@ -14,6 +14,7 @@ from aliquot.assemble import assemble
 from aliquot.config import PolicySettings
 from aliquot.core.clock import after
 from aliquot.core.commands import (
+    BreakPromise,
     CancelFetch,
     Command,
     Complete,
@@ -22,6 +23,7 @@ from aliquot.core.commands import (
     Fetch,
     LoadMemory,
     Predict,
+    Promise,
     Reject,
     Run,
     SetSlice,
@@ -54,7 +56,7 @@ from aliquot.sim.fabric.fabric import SimulatedFabric
 from aliquot.sim.fabric.storage import StorageSettings
 from aliquot.sim.machine import SimulatedMachine
 from aliquot.sim.nodes import NodeLoss
-from aliquot.sim.recorder import DispatchLine, RunRecorder, SimulatedCall
+from aliquot.sim.recorder import CallLine, DispatchLine, RunRecorder, SimulatedCall
 from aliquot.sim.sessions import SessionExpiry
 
 COLLECT_AFTER = 50_000  # objects made and not dropped between two collections of garbage
@@ -96,6 +98,7 @@ class Simulation:
         overview: WorkloadOverview,
         queueing: Mapping[str, type[Queueing]],
         on_dispatch: Callable[[DispatchLine], None] | None,
+        on_end: Callable[[CallLine], None] | None = None,
     ) -> None:
         self._scenario = scenario
         self._flows = overview.flows
@@ -117,7 +120,7 @@ class Simulation:
         self._calls: dict[str, SimulatedCall] = {}
         self._next_number = 0
         self.ended = 0
-        self.recorder = _make_recorder(scenario, overview, on_dispatch)
+        self.recorder = _make_recorder(scenario, overview, on_dispatch, on_end)
         self._performers = self._make_performers()
         self._has_files = bool(scenario.storage.files)
         self._shares_compute = self._machine.shares_compute
@@ -129,6 +132,8 @@ class Simulation:
             Run: self._run,
             Complete: self._complete,
             Reject: self._reject,
+            Promise: self._promise,
+            BreakPromise: self._break_promise,
             Fail: self._fail,
             StartSandbox: self._start_sandbox,
             LoadMemory: self._load_memory,
@@ -197,10 +202,10 @@ class Simulation:
         name = str(self._next_number)
         self._next_number += 1
         self._calls[name] = self.recorder.arrived(arrival, now)
-        _, function, tenant, _, deadline_s, cost_limit, session, _ = arrival
+        _, function, tenant, _, deadline_s, cost_limit, session, _, late = arrival
         if session is not None:
             self._sessions.arrived(arrival, now)
-        return InvocationArrived(name, tenant, function, deadline_s, cost_limit, session)
+        return InvocationArrived(name, tenant, function, deadline_s, cost_limit, session, late)
 
     def _step(self, now: float, events: list[Event]) -> None:
         if self._has_files:
@@ -220,7 +225,7 @@ class Simulation:
 
     def _run(self, command: Run, now: float) -> None:
         call, placement = self._calls[command.invocation], self._machine.placement(command.sandbox)
-        self.recorder.started(call, placement.total, now, accelerated=placement.accelerated)
+        self.recorder.started(call, placement.total, placement.price_s, now, accelerated=placement.accelerated)
         arrival = call.arrival
         if arrival.reads:
             self._fabric.read(command.invocation, arrival, now, partial(self._compute, command, arrival.run_s, now))
@@ -242,8 +247,14 @@ class Simulation:
 
     def _reject(self, command: Reject, now: float) -> None:
         call = self._calls.pop(command.invocation)
-        self.recorder.rejected(call, now)
+        self.recorder.rejected(call, command.refusal, now)
         self._ended(call, now)
+
+    def _promise(self, command: Promise, _now: float) -> None:
+        self._calls[command.invocation].promised = True
+
+    def _break_promise(self, command: BreakPromise, _now: float) -> None:
+        self._calls[command.invocation].blame = command.blame
 
     def _ended(self, call: SimulatedCall, now: float) -> None:
         self.ended += 1
@@ -251,9 +262,9 @@ class Simulation:
             self._sessions.ended(call.arrival, now)
 
     def _fail(self, command: Fail, now: float) -> None:
-        if not self._scenario.losses:
-            raise SchedulerError(f"the core failed a call, although no node is lost: {command.reason}")
         call = self._calls.pop(command.invocation)
+        if not self._scenario.losses and call.blame is None:
+            raise SchedulerError(f"the core failed a call, although no node is lost: {command.reason}")
         if call.arrival.reads:
             self._fabric.close(command.invocation, now)
         self.recorder.failed(call, now)
@@ -282,11 +293,14 @@ class Simulation:
 
 
 def _make_recorder(
-    scenario: Scenario, overview: WorkloadOverview, on_dispatch: Callable[[DispatchLine], None] | None
+    scenario: Scenario,
+    overview: WorkloadOverview,
+    on_dispatch: Callable[[DispatchLine], None] | None,
+    on_end: Callable[[CallLine], None] | None,
 ) -> RunRecorder:
     functions = {key: scenario.functions[key.function] for key in overview.flows}
     weights = {key: scenario.tenant_weights.get(key.tenant, 1) * functions[key].weight for key in functions}
-    return RunRecorder(weights, {key: domain_of(functions[key]) for key in functions}, on_dispatch)
+    return RunRecorder(weights, {key: domain_of(functions[key]) for key in functions}, on_dispatch, on_end)
 
 
 def simulate(
@@ -295,6 +309,7 @@ def simulate(
     *,
     overview: WorkloadOverview | None = None,
     on_dispatch: Callable[[DispatchLine], None] | None = None,
+    on_end: Callable[[CallLine], None] | None = None,
     on_progress: Callable[[int], None] | None = None,
 ) -> RunRecorder:
     """Run the scenario to its end. `on_progress` receives the number of ended calls from time to time."""
@@ -304,6 +319,7 @@ def simulate(
         overview or scenario.workload.overview(),
         queueing_policies(settings.queueing, scenario.workload),
         on_dispatch,
+        on_end,
     )
     with few_collections():
         reported = 0

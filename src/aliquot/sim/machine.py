@@ -26,8 +26,8 @@ class FunctionPlacement:
     """
 
     __slots__ = (
-        "accelerated", "bytes_to_move", "declared", "demand", "device", "devices", "run_s", "share", "speed", "times",
-        "total",
+        "accelerated", "bytes_to_move", "declared", "demand", "device", "devices", "price_s", "run_s", "share", "speed",
+        "times", "total",
     )  # fmt: skip
 
     def __init__(self, function: FunctionSpec, device: DeviceSpec, place: Place) -> None:
@@ -39,6 +39,7 @@ class FunctionPlacement:
         self.run_s = self.times.run_s or 0  # the declared time
         self.share = function.share_on(device)  # part of each device during a run
         self.total = self.share * len(place)
+        self.price_s = self.total * device.price_s  # of a second in which it has its part of the devices
         self.demand = min(1, function.share or 1)  # part of each device that a run alone would use
         self.accelerated = device.kind != CPU  # the device has its own memory; `cpu` uses host memory
         self.bytes_to_move = function.memory_bytes * len(place) if self.accelerated else 0

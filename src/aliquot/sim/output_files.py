@@ -16,10 +16,15 @@ from aliquot.core.model import FunctionSpec
 from aliquot.core.prefetching.records import FileKey
 from aliquot.core.units import MIB
 from aliquot.sim.arrivals import Arrival
-from aliquot.sim.recorder import DispatchLine
+from aliquot.sim.recorder import CallLine, DispatchLine
 from aliquot.sim.statistics import rounded
 from aliquot.sim.traces import SEPARATOR
 
+WRITTEN = Arrival._fields[: Arrival._fields.index("reads")]  # columns of an arrivals file without files
+CALLS_HEADER = (
+    "arrived_s", "function", "tenant", "end", "ended_s", "device", "promised", "met", "blame", "cost", "reason",
+    "policy", "admission", "seed",
+)  # fmt: skip
 SCHEDULE_HEADER = ("time_s", "device", "function", "start", "reason", "tenant", "arrived_s", "policy", "seed")
 
 
@@ -28,9 +33,10 @@ def write_arrivals(arrivals: Iterable[Arrival], path: Path, *, reads: bool = Fal
     count = 0
     with _create(path) as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(Arrival._fields if reads else Arrival._fields[:-1])
+        writer.writerow((*WRITTEN, "reads") if reads else WRITTEN)
         for arrival in arrivals:
-            writer.writerow((*arrival[:-1], SEPARATOR.join(arrival.reads)) if reads else arrival[:-1])
+            values = arrival[: len(WRITTEN)]
+            writer.writerow((*values, SEPARATOR.join(arrival.reads)) if reads else values)
             count += 1
     return count
 
@@ -104,6 +110,34 @@ class ScheduleWriter:
                 line.tenant,
                 rounded(line.arrived_s),
                 settings.queueing,
+                settings.seed,
+            ]
+        )
+
+
+class CallsWriter:
+    """Writes a file with one line for each call that has ended."""
+
+    def __init__(self, file: IO[str]) -> None:
+        self._writer = csv.writer(file, lineterminator="\n")
+        self._writer.writerow(CALLS_HEADER)
+
+    def write(self, settings: PolicySettings, line: CallLine) -> None:
+        self._writer.writerow(
+            [
+                rounded(line.arrived_s),
+                line.function,
+                line.tenant,
+                line.end,
+                rounded(line.ended_s),
+                line.device,
+                int(line.promised),
+                "" if line.met is None else int(line.met),
+                line.blame,
+                rounded(line.cost),
+                line.reason,
+                settings.queueing,
+                settings.admission,
                 settings.seed,
             ]
         )

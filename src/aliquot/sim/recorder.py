@@ -4,6 +4,7 @@ from array import array
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from aliquot.core.admission.records import Blame, Refusal
 from aliquot.core.clock import between
 from aliquot.core.commands import Dispatch, Start
 from aliquot.core.model import FlowKey
@@ -11,6 +12,8 @@ from aliquot.core.places import place_text
 from aliquot.sim.arrivals import Arrival
 from aliquot.sim.fabric.figures import DataFigures
 from aliquot.sim.fairness import MIN_DUE_S, FairnessMeter, FlowMeter, jain_index
+
+COST_TOLERANCE = 1e-9  # costs are sums of products
 
 
 class DispatchLine(NamedTuple):
@@ -25,6 +28,22 @@ class DispatchLine(NamedTuple):
     arrived_s: float
 
 
+class CallLine(NamedTuple):
+    """One ended call, as the calls file lists it."""
+
+    arrived_s: float
+    function: str
+    tenant: str
+    end: str  # completed, rejected or failed
+    ended_s: float
+    device: str
+    promised: bool
+    met: bool | None  # whether it met its limits; None if it had none
+    blame: str  # for a broken promise
+    cost: float
+    reason: str  # of a refusal
+
+
 class FlowRecord:
     """Results of the ended calls of one flow, and its fairness meters."""
 
@@ -37,12 +56,19 @@ class FlowRecord:
         self.rejected = 0
         self.failed = 0
         self.deadlines = self.deadlines_met = 0
+        self.promised = self.kept = 0
+        self.broken = dict.fromkeys(Blame, 0)
+        self.refused: dict[str, int] = {}  # by cause
+        self.cost = 0.0
 
 
 class SimulatedCall:
     """A call that has arrived and not ended yet."""
 
-    __slots__ = ("accelerated", "arrival", "flow", "queued", "share", "started", "waits")
+    __slots__ = (
+        "accelerated", "arrival", "blame", "device", "dispatched", "flow", "price_s", "promised", "queued", "share",
+        "started", "waits",
+    )  # fmt: skip
 
     def __init__(self, arrival: Arrival, flow: FlowRecord) -> None:
         self.arrival = arrival
@@ -52,6 +78,11 @@ class SimulatedCall:
         self.started: float = 0
         self.share = 0.0
         self.accelerated = False
+        self.dispatched: float = 0
+        self.device = ""
+        self.price_s = 0.0  # of a second in which it holds its part of the device
+        self.promised = False
+        self.blame: Blame | None = None  # for its broken promise
 
 
 class RunRecorder:
@@ -62,6 +93,7 @@ class RunRecorder:
         weights: dict[FlowKey, float],
         domains: dict[FlowKey, str],
         on_dispatch: Callable[[DispatchLine], None] | None,
+        on_end: Callable[[CallLine], None] | None = None,
     ) -> None:
         # One meter per domain, because flows of different domains do not compete.
         meters = {
@@ -79,6 +111,7 @@ class RunRecorder:
         self.first_arrival_s: float | None = None
         self.last_finish_s: float = 0
         self._on_dispatch = on_dispatch
+        self._on_end = on_end
         self.fairness_over_time: list[tuple[float, float]] = []  # time, and Jain's index since the previous sample
         self._accounts: list[tuple[float, float]] = [(0.0, 0.0)] * len(weights)
 
@@ -97,9 +130,12 @@ class RunRecorder:
                 call.flow.fairness.enqueued(call.flow.meter, now)
         self._arrived.clear()
 
-    def rejected(self, call: SimulatedCall, now: float) -> None:
+    def rejected(self, call: SimulatedCall, refusal: Refusal | None, now: float) -> None:
         flow = call.flow
         flow.rejected += 1
+        if refusal is not None:
+            flow.refused[refusal.why] = flow.refused.get(refusal.why, 0) + 1
+        self._ended(call, "rejected", now, reason="" if refusal is None else refusal.why)
         flow.deadlines += call.arrival.deadline_s is not None
         self._left_queue(call, now)
 
@@ -107,6 +143,7 @@ class RunRecorder:
         """Record a call that ended without a result, because its node was lost or none came on which it fits."""
         flow = call.flow
         flow.failed += 1
+        self._ended(call, "failed", now)
         flow.deadlines += call.arrival.deadline_s is not None
         if call.queued:
             self._left_queue(call, now)
@@ -116,12 +153,15 @@ class RunRecorder:
     def dispatched(self, call: SimulatedCall, command: Dispatch, now: float) -> None:
         flow = call.flow
         flow.starts[command.start] += 1
+        call.dispatched = now
         if call.queued:  # otherwise its node was lost before it ran, and it is dispatched again
             arrived = call.arrival[0]
             flow.wait_s.append(0.0 if arrived == now else between(arrived, now))
             call.queued = False
             if call.waits:
                 flow.fairness.dequeued(flow.meter, now)
+        if self._on_end is not None:
+            call.device = place_text(command.place)
         if self._on_dispatch is not None:
             start = "cold" if command.start is Start.COLD else "warm"
             arrival = call.arrival
@@ -135,8 +175,9 @@ class RunRecorder:
         if call.waits:
             call.flow.fairness.dequeued(call.flow.meter, now)
 
-    def started(self, call: SimulatedCall, share: float, now: float, *, accelerated: bool) -> None:
+    def started(self, call: SimulatedCall, share: float, price_s: float, now: float, *, accelerated: bool) -> None:
         flow = call.flow
+        call.price_s = price_s
         call.started = now
         call.share = share
         call.accelerated = accelerated
@@ -149,10 +190,32 @@ class RunRecorder:
         if arrival.deadline_s is not None:
             flow.deadlines += 1
             flow.deadlines_met += latency_s <= arrival.deadline_s
+        flow.cost += call.price_s * (now - call.dispatched)
+        self._ended(call, "completed", now)
         if call.accelerated:
             self.busy_s += share * (now - call.started)
         self.last_finish_s = now
         flow.fairness.rate_changed(flow.meter, -share, now)
+
+    def _ended(self, call: SimulatedCall, end: str, now: float, *, reason: str = "") -> None:
+        """Record how a call ended: its promise was kept or broken, and what it cost."""
+        flow, arrival = call.flow, call.arrival
+        cost = call.price_s * (now - call.dispatched) if end == "completed" else 0.0
+        met = None
+        if arrival.deadline_s is not None or arrival.cost_limit is not None:
+            met = end == "completed" and call.blame is None and _within_limits(arrival, cost, now)
+            flow.promised += call.promised
+            flow.kept += call.promised and met
+            if call.promised and not met:
+                flow.broken[call.blame or Blame.PLATFORM] += 1
+        if self._on_end is not None:
+            blame = "" if call.blame is None else call.blame
+            self._on_end(
+                CallLine(
+                    arrival.time_s, arrival.function, arrival.tenant, end, now, call.device, call.promised, met, blame,
+                    cost, reason,
+                )
+            )  # fmt: skip
 
     def sample_fairness(self, now: float) -> None:
         """Append Jain's index since the last sample, if flows competed in that time."""
@@ -175,3 +238,9 @@ class RunRecorder:
 
     def all_latencies(self) -> Iterable[float]:
         return (value for record in self.flows.values() for value in record.latency_s)
+
+
+def _within_limits(arrival: Arrival, cost: float, now: float) -> bool:
+    deadline_s, limit = arrival.deadline_s, arrival.cost_limit
+    in_time = deadline_s is None or between(arrival.time_s, now) <= deadline_s
+    return in_time and (limit is None or cost <= limit * (1 + COST_TOLERANCE))

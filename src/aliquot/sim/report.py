@@ -1,6 +1,7 @@
 """The report of a run: the figures that the JSON file contains."""
 
 from array import array
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
@@ -33,11 +34,16 @@ class FairnessReport(msgspec.Struct):
 
 
 class SloReport(msgspec.Struct):
-    """Figures about calls with deadlines. `attainment` is None if no call had one."""
+    """Figures about calls with deadlines and cost limits. `attainment` is None if no call had a deadline."""
 
     deadlines: int
     met: int
     attainment: float | None
+    promised: int = 0
+    kept: int = 0  # promises
+    broken: dict[str, int] = {}  # promises, by blame
+    refused: dict[str, int] = {}  # calls, by cause
+    cost: float = 0  # of all completed calls
 
 
 class RunReport(msgspec.Struct):
@@ -75,8 +81,6 @@ def report(policy: str, seed: int, recorder: RunRecorder, devices: Sequence[Devi
     gaps = [meter.max_gap_s for meter in recorder.meters]
     accelerators = sum(device.kind != CPU for device in devices)
     span_s = recorder.last_finish_s - (recorder.first_arrival_s or 0)
-    deadlines = sum(record.deadlines for record in records)
-    met = sum(record.deadlines_met for record in records)
     return RunReport(
         policy,
         seed,
@@ -93,11 +97,31 @@ def report(policy: str, seed: int, recorder: RunRecorder, devices: Sequence[Devi
         fairness=FairnessReport(
             rounded(jain_of_meters(recorder.meters)), rounded(max(gaps, default=0)), variance(means)
         ),
-        slo=SloReport(deadlines, met, rounded(met / deadlines) if deadlines else None),
+        slo=_slo(records),
         per_function=per_function,
         per_tenant=_groups(recorder, lambda key: key.tenant),
         data=recorder.data,
         failed=sum(record.failed for record in records),
+    )
+
+
+def _slo(records: Sequence[FlowRecord]) -> SloReport:
+    deadlines = sum(record.deadlines for record in records)
+    met = sum(record.deadlines_met for record in records)
+    broken: Counter[str] = Counter()
+    refused: Counter[str] = Counter()
+    for record in records:
+        broken.update(record.broken)
+        refused.update(record.refused)
+    return SloReport(
+        deadlines,
+        met,
+        rounded(met / deadlines) if deadlines else None,
+        sum(record.promised for record in records),
+        sum(record.kept for record in records),
+        dict(sorted((+broken).items())),
+        dict(sorted(refused.items())),
+        rounded(sum(record.cost for record in records)),
     )
 
 

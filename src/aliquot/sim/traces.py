@@ -4,6 +4,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from aliquot.config import MAX_WEIGHT, MIN_WEIGHT
+from aliquot.core.admission.records import Late
 from aliquot.core.errors import InputError
 from aliquot.core.fit import misfit
 from aliquot.core.model import DEFAULT_TENANT, DeviceSpec, FunctionSpec, Times
@@ -19,10 +20,10 @@ _SECONDS = "seconds, 0 or more"
 
 
 class TraceFile:
-    """An arrivals file: `time_s,function`, optionally `tenant,run_s,deadline_s,cost_limit,session,reads`."""
+    """An arrivals file: `time_s,function`, optionally `tenant,run_s,deadline_s,cost_limit,session,reads,late`."""
 
     required = ("time_s", "function")
-    optional = ("tenant", "run_s", "deadline_s", "cost_limit", "session", "reads")
+    optional = ("tenant", "run_s", "deadline_s", "cost_limit", "session", "reads", "late")
 
     def __init__(
         self, path: Path, functions: Mapping[str, FunctionSpec], files: Container[FileKey] = frozenset()
@@ -54,6 +55,7 @@ class TraceFile:
                 row.optional("cost_limit", "a cost, 0 or more"),
                 row.values.get("session", "").strip() or None,
                 self._reads(row, function),
+                _late(row),
             )
 
     def _reads(self, row: CsvRow, function: str) -> tuple[str, ...]:
@@ -73,6 +75,14 @@ class TraceFile:
                     f"reads: '{name}' is of no dataset that {function} declares: {', '.join(datasets) or '-'}"
                 )
         return names
+
+
+def _late(row: CsvRow) -> Late:
+    text = row.values.get("late", "").strip()
+    known = {"": Late.RUN, **{str(each): each for each in Late}}
+    if text not in known:
+        raise row.error(f"late is '{text}'; it takes {' or '.join(Late)}")
+    return known[text]
 
 
 class FunctionsFile:

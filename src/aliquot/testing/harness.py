@@ -45,9 +45,12 @@ class Harness:
         packing: str = "first_fit",
         prefetching: str = "threshold",
         pool_slots: int | None = None,
+        admission: str = "accept_all",
     ) -> None:
         own = {name: dict(values) for name, values in (params or {}).items()}
-        settings = PolicySettings(policy, keepalive, None, own, seed, sharing, packing, prefetching, pool_slots)
+        settings = PolicySettings(
+            policy, keepalive, None, own, seed, sharing, packing, prefetching, pool_slots, admission=admission
+        )
         self.scheduler = assemble(settings, queueing)
         self.now: float = 0
         self.log: list[Command] = []

@@ -16,7 +16,7 @@ from aliquot.core.errors import InputError
 from aliquot.core.scheduler import Scheduler
 from aliquot.version import __version__
 
-FORMAT = 6  # of a journal segment; `format.py` lists the formats
+FORMAT = 7  # of a journal segment; `format.py` lists the formats
 
 _OWN = ("aliquot.core.", "aliquot.policies.")
 _OTHERS = {

@@ -1,0 +1,136 @@
+"""The kind of policy that admits calls, and the plan as it sees it.
+
+A call with a deadline or a cost limit has an *objective*. When it arrives, the policy promises it a place in the plan,
+refuses it, lets it wait for a later decision, or leaves it to the queueing policy as a plain call. The admitter
+(`admitter.py`) carries the decision out. Calls that are promised or wait are in `flow.promised`, where queueing
+policies do not see them.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar, Protocol, TypeAlias
+
+from msgspec import Struct
+
+from aliquot.core.admission.records import Prefer, Refusal
+from aliquot.core.interfaces import Params, RandomSource
+from aliquot.core.view import DeviceView, FlowView, InvocationView, View
+
+
+class Ask(Struct, frozen=True, gc=False):
+    """A call with an objective that has arrived."""
+
+    call: InvocationView
+    flow: FlowView
+    now: float
+    due: float | None  # the time at which it must have ended
+    cost_limit: float | None
+    prefer: Prefer = Prefer.COST
+
+
+class BlockView(Protocol):
+    """A planned run of one flow in a lane, with one call or several."""
+
+    @property
+    def flow(self) -> FlowView: ...
+    @property
+    def size(self) -> int: ...  # calls that it is reserved for
+    @property
+    def members(self) -> "Sequence[InvocationView]": ...
+    @property
+    def starts(self) -> float: ...  # expected
+    @property
+    def ends(self) -> float: ...  # at the latest
+    @property
+    def due(self) -> float: ...  # of the member whose deadline comes first
+
+
+class LaneView(Protocol):
+    """One of the runs that a device can have at once."""
+
+    @property
+    def device(self) -> DeviceView: ...
+    @property
+    def blocks(self) -> Sequence[BlockView]: ...  # not started, in the order in which they will run
+    @property
+    def free_at(self) -> float: ...  # when its current run ends, at the latest
+
+
+class PlanView(Protocol):
+    """The blocks of all lanes, as admission policies see them."""
+
+    def lanes(self, flow: FlowView) -> Sequence[LaneView]: ...
+    def bound_s(self, flow: FlowView, device: DeviceView, size: int = 1) -> float | None: ...  # None: not known
+    def start_s(self, flow: FlowView, device: DeviceView) -> float: ...  # until a sandbox is ready, at the latest
+    def cost(self, flow: FlowView, device: DeviceView, seconds: float, size: int = 1) -> float: ...
+
+
+class Promised(Struct, frozen=True, gc=False):
+    """Promise the call: it joins the block, or gets one of its own in the lane, in the order of due times."""
+
+    lane: LaneView
+    block: BlockView | None
+    size: int  # calls that a new block is reserved for
+    ends: float  # at the latest
+    cost: float
+    reason: str
+
+
+class Refused(Struct, frozen=True, gc=False):
+    """Refuse the call."""
+
+    refusal: Refusal
+    reason: str
+
+
+class Waits(Struct, frozen=True, gc=False):
+    """Promise nothing yet. `Admission.idle` chooses the call later, or `Admission.given_up` ends it."""
+
+    reason: str
+
+
+Decision: TypeAlias = Promised | Refused | Waits | None  # None leaves it to the queueing policy, as a plain call
+
+
+class BlockChoice(Struct, frozen=True, gc=False):
+    """Run these waiting calls of one flow in the idle lane, as one block."""
+
+    flow: FlowView
+    calls: Sequence[InvocationView]
+    reason: str
+
+
+class Admission(ABC):
+    """Decides which calls with an objective are promised, and where they run."""
+
+    params_type: ClassVar[type[Params]] = Params
+    decides: ClassVar[bool] = True  # whether it is asked at all
+
+    def __init__(self, params: Params, generator: RandomSource) -> None:
+        self.params = params
+        self.generator = generator
+
+    @abstractmethod
+    def arrived(self, ask: Ask, plan: PlanView, view: View) -> Decision:
+        """Return the decision about a call that has just arrived."""
+
+    def idle(self, lane: LaneView, plan: PlanView, view: View) -> BlockChoice | None:
+        """Return the calls to run now in a lane that is idle and has no blocks, among those that wait."""
+        return None
+
+    def given_up(self, now: float) -> Sequence[InvocationView]:
+        """Return the waiting calls that are refused now, because they can no longer meet their limits."""
+        return ()
+
+    def finished(self, flow: FlowView, device: DeviceView, size: int, run_s: float) -> None:
+        """Called when a run of the flow has ended, promised or not."""
+
+    def withdrawn(self, call: InvocationView) -> None:
+        """Called when a promised or waiting call has left without being dispatched."""
+
+    def closed(self, flow: FlowView) -> None:
+        """Called when a flow is removed. Its calls have left."""
+
+    def wake_at(self) -> float | None:
+        """Return when to ask `given_up` and `idle` even if nothing happens, or None. No side effects."""
+        return None

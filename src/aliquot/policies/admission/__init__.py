@@ -1,0 +1,8 @@
+"""The table of admission policies, which promise or refuse calls with a deadline or a cost limit."""
+
+from aliquot.core.admission.interfaces import Admission
+from aliquot.policies.admission.accept_all import AcceptAll
+
+ADMISSION: dict[str, type[Admission]] = {
+    "accept_all": AcceptAll,
+}
