@@ -9,7 +9,8 @@ import pytest
 from live_platform import QuickPlatform
 from places import ROOT
 
-HOW_TOS = [ROOT / "docs" / "how-to" / name for name in ("first-function.md", "groups.md", "workflows.md")]
+HOW_TO_NAMES = ("first-function", "groups", "secrets", "workflows")
+HOW_TOS = [ROOT / "docs" / "how-to" / f"{name}.md" for name in HOW_TO_NAMES]
 PAGES = [*sorted((ROOT / "examples").glob("*/README.md")), *HOW_TOS]
 
 
@@ -35,7 +36,7 @@ def test_the_page_is_true(page, platform, tmp_path):
         shutil.copytree(page.parent, folder, ignore=shutil.ignore_patterns("weights.npz", "__pycache__"))
     else:
         folder.mkdir()
-    files = r"`(\w+\.(?:py|yaml))`:\n\n```(?:python|yaml)\n(.*?)```"
+    files = r"`(\w+\.(?:py|yaml|env))`:\n\n```(?:python|yaml|ini)\n(.*?)```"
     for name, code in re.findall(files, page.read_text(encoding="utf-8"), re.DOTALL):
         (folder / name).write_text(code)
     commands = re.findall(r"^ {4,}((?:aliquot|python) .*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
@@ -44,7 +45,8 @@ def test_the_page_is_true(page, platform, tmp_path):
     for command in commands:
         words, _, target = command.partition(" > ")
         program, *arguments = shlex.split(words)
-        out = platform.run(program, *arguments, cwd=folder)
+        given = "asked for" if "HF_TOKEN" in words else None  # a terminal asks for it
+        out = platform.run(program, *arguments, cwd=folder, given=given)
         if target:
             (folder / target).write_text(out)
         else:

@@ -16,6 +16,7 @@ from aliquot.testing.server import LiveServer
 
 MARK = "for-the-owner-alone"
 ECHO = f"# {MARK}\ndef main(args): return args"
+SECRET = "value-of-a-secret"  # noqa: S105 - which not even its owner reads
 PAIRS = [{"key": "mark", "value": MARK}]
 READ_FIRST = ("get", "head", "post", "patch", "put", "delete")
 # These routes have placeholders, but show no content of a namespace.
@@ -98,6 +99,7 @@ def furnished(server):
     put("triggers/bell", parameters=PAIRS, annotations=PAIRS)
     put("rules/rings", trigger="/_/bell", action="/_/own", annotations=PAIRS)
     put("alarms/bell", cron="0 0 1 1 *", payload={"mark": MARK})
+    put(f"secrets/{MARK}", variables={"TOKEN": SECRET})
     action = {"name": "own", "namespace": "_", "backendMethod": "GET", "backendUrl": "x", "secureKey": MARK}
     route = {"gatewayBasePath": "/shop", "gatewayPath": "/own", "gatewayMethod": "get", "action": action}
     client.post("/api/v1/web/whisk.system/apimgmt/createApi", json={"apidoc": route}).raise_for_status()
@@ -117,11 +119,12 @@ def furnished(server):
         "package": ["box", "open", "own"],
         "trigger": ["bell"],
         "dataset": [MARK],
+        "secret": [MARK],
         "path": ["shop/own", "shop"],
         "id": ids,
         "uuid": [key.partition(":")[0]],
     }
-    return Owner(client, values, (MARK, key.partition(":")[2], *ids))
+    return Owner(client, values, (MARK, SECRET, key.partition(":")[2], *ids))
 
 
 def filled(path, values):
@@ -148,6 +151,7 @@ def seen_by(owner, routes):
 
 def test_the_owner_sees_what_others_must_not(owner, routes):
     seen = seen_by(owner, routes)
+    assert SECRET not in str(seen)
     for route in routes:
         if route.method == "get" and "{" in route.path and route.path.startswith("/api/v1/"):
             paths = set(filled(route.path, owner.values))

@@ -70,6 +70,7 @@ def server_options():
         "calls_in_flight": 400,
         "entities_per_namespace": 60,
         "alarms_per_namespace": 5,
+        "secrets_per_namespace": 5,
         "sessions_per_namespace": 20,
     }
     options = [word for name, value in limits.items() for word in ("--limit", f"{name}={value}")]
@@ -268,6 +269,19 @@ def test_timers_of_one_tenant_have_a_bound(tenants):
     tenants.check_neighbour()
     for number in range(made + 1):
         tenants.attacker.delete(f"triggers/timer{number}").raise_for_status()
+
+
+@pytest.mark.budget("secrets")
+def test_secrets_of_one_tenant_have_a_bound(tenants):
+    variables = {"variables": {"TOKEN": "t" * 60_000}}
+    made, error = until_refused(lambda number: tenants.attacker.put(f"secrets/s{number}", json=variables), 10)
+    assert (made, "Too many secrets in the namespace (count: 5, allowed: 5)." in error) == (5, True)
+    too_large = tenants.attacker.put(
+        "secrets/s0", params={"overwrite": "true"}, json={"variables": {"T": "t" * 70_000}}
+    )
+    assert too_large.status_code == 400
+    tenants.neighbour.put("secrets/mine", json=variables).raise_for_status()
+    tenants.check_neighbour()
 
 
 @pytest.mark.budget("sessions")

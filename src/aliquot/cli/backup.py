@@ -23,8 +23,9 @@ def backup(
 ) -> None:
     """Back up a server into one file, while it runs or after it stopped.
 
-    The file has namespaces, functions, records, accepted calls, the journal, the operator's token and models, as they
-    were at one moment. Keep it secret. Environments and cached files of datasets are not in it: they are made again.
+    The file has namespaces, functions, records, accepted calls, the journal, the operator's token, secrets with their
+    key, and models, as they were at one moment. Keep it secret. Environments and cached files of datasets are not in
+    it: they are made again.
 
     For example: [bold]aliquot backup monday.tar.gz[/]
     """

@@ -29,6 +29,7 @@ COMMANDS = {
     "invoke": CommandEntry("invoke.invoke", DEVELOP, TakesPairs),
     "session": CommandEntry("session.app", DEVELOP),
     "dataset": CommandEntry("dataset.app", DEVELOP),
+    "secret": CommandEntry("secret.app", DEVELOP),
     "workflow": CommandEntry("workflow.app", DEVELOP),
     "logs": CommandEntry("logs.logs", DEVELOP),
     "latency": CommandEntry("latency.latency", DEVELOP),

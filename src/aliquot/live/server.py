@@ -27,6 +27,8 @@ from aliquot.descriptors import DescriptorShares, divide_descriptors, raise_desc
 from aliquot.live.bodies.json_checker import JsonChecker
 from aliquot.live.catalogue.catalogue import Catalogue
 from aliquot.live.catalogue.keys import EphemeralKeys
+from aliquot.live.catalogue.secret_cipher import SecretCipher
+from aliquot.live.catalogue.secrets import SecretRegistry
 from aliquot.live.catalogue.system.packages import system_entities
 from aliquot.live.datasets.fabric import Fabric
 from aliquot.live.device.service_cpu import ServiceCpu
@@ -155,6 +157,7 @@ async def _serve(
         api_host=url,
         images=settings.images,
         open_usage_file=lambda: UsageFile(data.usage, settings.usage_bytes),
+        secrets=SecretRegistry(store, SecretCipher(data.secrets_key), settings.gateway.secrets_per_namespace),
     )
     catalogue = Catalogue(store, service, keys, settings.gateway.entities_per_namespace)
     metrics = Metrics()
@@ -200,6 +203,7 @@ async def _serve(
             sessions=sessions,
             json_checker=json_checker,
             fabric=fabric,
+            secrets=service.secrets,
             buffers=node.buffers,
             metrics=metrics,
             payloads=payloads,

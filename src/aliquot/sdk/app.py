@@ -84,6 +84,8 @@ class App:
         rerun: bool = ...,
         group: str | None = ...,
         calls: bool | None = ...,
+        env: Mapping[str, str] | None = ...,
+        secrets: list[str] | tuple[str, ...] = ...,
     ) -> Callable[[Callable[P, R]], Function[P, R]]: ...
     def function(
         self,
@@ -104,6 +106,8 @@ class App:
         rerun: bool = False,
         group: str | None = None,
         calls: bool | None = None,
+        env: Mapping[str, str] | None = None,
+        secrets: list[str] | tuple[str, ...] = (),
     ) -> Any:
         """Make a function of the app, and declare its needs.
 
@@ -122,6 +126,8 @@ class App:
         rerun: whether it may run again after a crash of the platform interrupted it.
         group: functions of the same group share a sandbox and pass values without a copy.
         calls: whether it may call functions outside its group. It gets a key for that.
+        env: environment variables. They are no secrets: whoever can read the function can read them.
+        secrets: names of secrets (`aliquot secret create`). The function gets their variables.
         """
         needs = read_needs(
             gpu=gpu,
@@ -138,6 +144,8 @@ class App:
             rerun=rerun,
             group=group,
             calls=calls,
+            env=env,
+            secrets=secrets,
         )
         return self._add(raw, needs) if raw is not None else lambda decorated: self._add(decorated, needs)
 

@@ -1,10 +1,11 @@
 """The needs of a function: from its decorator to the limits and annotations of its action."""
 
 import re
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from aliquot.sdk.errors import UsageError
-from aliquot.sdk.units import read_mib, read_ms, read_names, read_positive, read_share
+from aliquot.sdk.units import read_mib, read_ms, read_names, read_positive, read_share, read_variables
 
 DEFAULT_TIMEOUT_MS = 60_000
 DEFAULT_MEMORY_MIB = 256
@@ -13,6 +14,7 @@ _GROUP = "[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}"
 ANNOTATIONS = (
     *("sdk", "sdk-app", "sdk-digest", "imports", "requirements", "gpu-share", "gpu-memory", "gpu-share-limit"),
     *("gpu-memory-limit", "latency-slo-ms", "weight", "datasets", "rerun", "group", "durable"),
+    *("env", "secrets"),
 )
 
 
@@ -33,6 +35,8 @@ class FunctionNeeds(NamedTuple):
     rerun: bool = False
     group: str | None = None
     calls: bool | None = None
+    env: tuple[tuple[str, str], ...] = ()
+    secrets: tuple[str, ...] = ()
 
     def limits(self) -> dict[str, int]:
         return {"timeout": self.timeout_ms, "memory": self.memory_mib}
@@ -51,6 +55,8 @@ class FunctionNeeds(NamedTuple):
             "rerun": self.rerun or None,
             "group": self.group,
             "provide-api-key": self.calls,
+            "env": dict(self.env) or None,
+            "secrets": list(self.secrets) or None,
         }
         return {key: value for key, value in said.items() if value is not None}
 
@@ -76,6 +82,8 @@ def read_needs(
     rerun: bool,
     group: str | None,
     calls: bool | None,
+    env: Mapping[str, str] | None,
+    secrets: list[str] | tuple[str, ...],
 ) -> FunctionNeeds:
     """Check and parse the arguments of the decorator. A typing mistake must not become a default."""
     of_gpu = {"gpu_memory": gpu_memory, "gpu_limit": gpu_limit, "gpu_memory_limit": gpu_memory_limit}
@@ -104,4 +112,6 @@ def read_needs(
         rerun=rerun,
         group=group,
         calls=calls,
+        env=() if env is None else read_variables(env, "env"),
+        secrets=read_names(secrets, "secrets", "hf"),
     )

@@ -61,6 +61,18 @@ def read_names(values: object, argument: str, example: str = "numpy") -> tuple[s
     return tuple(values)
 
 
+def read_variables(values: object, argument: str) -> tuple[tuple[str, str], ...]:
+    """Check environment variables. A number is a common mistake, and is refused."""
+    if not hasattr(values, "items"):
+        raise UsageError(f"{argument}: {values!r} is not a mapping; it takes one such as {{'MODE': 'fast'}}")
+    for name, value in values.items():
+        if not isinstance(name, str) or not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name):
+            raise UsageError(f"{argument}: {name!r} is not a variable's name; it takes one such as 'MODE'")
+        if not isinstance(value, str):
+            raise UsageError(f"{argument}: the value of {name} is {value!r}; it takes text, such as {str(value)!r}")
+    return tuple(values.items())
+
+
 def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
 

@@ -4,6 +4,7 @@ import pytest
 
 from aliquot.core.errors import InputError
 from aliquot.live.catalogue.needs import ActionNeeds, parse_needs
+from aliquot.live.catalogue.variables import VARIABLE_NAMES
 from aliquot.live.store.records import Action, Exec, Pair
 
 
@@ -56,6 +57,7 @@ def test_every_step_of_a_share_is_kept_as_it_is(share):
     assert read(gpu_share=share).function("f").share == float(share)
 
 
+ENV = f'an object of texts by their names, such as {{"MODE": "fast"}}; a name has {VARIABLE_NAMES}'
 SIZE = 'a size such as "4GiB", or a number of MiB'
 
 
@@ -107,6 +109,10 @@ SIZE = 'a size such as "4GiB", or a number of MiB'
         ({"cost_slo": -1}, "annotation cost-slo: it takes a number above 0, not -1"),
         ({"weight": 0}, "annotation weight: it takes a number from 1e-06 to 1e+06, not 0"),
         ({"batch": 1.5}, "annotation batch: it takes a whole number from 1 to 65536, not 1.5"),
+        ({"secrets": "a"}, """annotation secrets: it takes a list of names of secrets, such as ["hf"], not 'a'"""),
+        ({"env": {"TMPDIR": "/"}}, f"annotation env: it takes {ENV}, not {{'TMPDIR': '/'}}"),
+        ({"env": {"__OW_API_KEY": "k"}}, f"annotation env: it takes {ENV}, not {{'__OW_API_KEY': 'k'}}"),
+        ({"env": {"A": 1}}, f"annotation env: it takes {ENV}, not {{'A': 1}}"),
         ({"datasets": "faces"}, "annotation datasets: it takes a list of names, not 'faces'"),
         (
             {"imports": ["os; rm"]},

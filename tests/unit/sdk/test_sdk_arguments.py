@@ -47,6 +47,10 @@ def test_sizes_and_times_are_read():
         ({"imports": ["numpy==2"]}, "imports: 'numpy==2' is not a module's name; versions belong into requirements"),
         ({"requirements": [""]}, "requirements: '' is not a name"),
         ({"datasets": "lab"}, "datasets: 'lab' is not a list; it takes one such as ['imagenet']"),
+        ({"env": ["A=1"]}, "env: ['A=1'] is not a mapping; it takes one such as {'MODE': 'fast'}"),
+        ({"env": {"A-B": "1"}}, "env: 'A-B' is not a variable's name"),
+        ({"env": {"A": 1}}, "env: the value of A is 1; it takes text, such as '1'"),
+        ({"secrets": "hf"}, "secrets: 'hf' is not a list; it takes one such as ['hf']"),
         ({"rerun": 1}, "rerun: 1 does not fit; it takes True or False"),
     ],
 )

@@ -13,12 +13,15 @@ from msgspec import UNSET, Struct
 from aliquot.config import MAX_WEIGHT, MIN_WEIGHT, parse_size
 from aliquot.core.errors import InputError
 from aliquot.core.model import FunctionSpec
-from aliquot.core.units import MIB
+from aliquot.core.units import KIB, MIB
+from aliquot.live.catalogue.names import is_name
+from aliquot.live.catalogue.variables import VARIABLE_NAMES, is_variable, is_variable_value
 from aliquot.live.store.records import Action
 
 _MAX_LIST_LENGTH = 256
 _MAX_MEMORY_MB = 1_073_741_824
 _MAX_TEXT_LENGTH = 1024
+_MAX_VALUE_LENGTH = 32 * KIB  # of an environment variable
 _MIN_SHARE, _SHARE_STEP = 0.01, 0.005  # the step allows an eighth of a GPU, 0.125
 _MAX_GPUS = 1024
 _TOLERANCE = 1e-6  # in binary 0.29 is not a whole number of steps
@@ -46,6 +49,8 @@ class ActionNeeds(Struct, frozen=True):
     rerun: bool = False  # the function may run again after a crash
     sdk: bool = False  # the code is a module of `aliquot.App` functions
     group: str = ""  # group that shares sandboxes, or empty
+    env: tuple[tuple[str, str], ...] = ()  # environment variables
+    secrets: tuple[str, ...] = ()  # names of secrets, whose variables it gets
 
     @property
     def memory_limit_bytes(self) -> int:
@@ -155,6 +160,15 @@ def _group(value: object) -> object:
     return value if isinstance(value, str) and _GROUP.fullmatch(value) else UNSET
 
 
+def _variables(value: object) -> object:
+    if not isinstance(value, dict) or len(value) > _MAX_LIST_LENGTH:
+        return UNSET
+    for name, text in value.items():
+        if not is_variable(name) or not is_variable_value(text) or len(text) > _MAX_VALUE_LENGTH:
+            return UNSET
+    return tuple(value.items())
+
+
 def _texts(fits: Callable[[str], object]) -> Callable[[object], object]:
     def read(value: object) -> object:
         if not isinstance(value, list) or len(value) > _MAX_LIST_LENGTH:
@@ -197,6 +211,10 @@ ANNOTATIONS = {
     ),
     "rerun": _NeedsAnnotation("rerun", "true or false", _flag),
     "group": _NeedsAnnotation("group", "a name of letters, digits, '_', '-' and '.', at most 64 of them", _group),
+    "env": _NeedsAnnotation(
+        "env", f'an object of texts by their names, such as {{"MODE": "fast"}}; a name has {VARIABLE_NAMES}', _variables
+    ),
+    "secrets": _NeedsAnnotation("secrets", 'a list of names of secrets, such as ["hf"]', _texts(is_name)),
     "sdk": _NeedsAnnotation("sdk", "true or false", _flag),
 }
 

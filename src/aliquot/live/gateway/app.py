@@ -5,6 +5,8 @@ from urllib.parse import quote
 from aliquot.budgets import MappingBudget
 from aliquot.live.bodies.json_checker import JsonChecker
 from aliquot.live.catalogue.catalogue import Catalogue
+from aliquot.live.catalogue.secret_cipher import SecretCipher
+from aliquot.live.catalogue.secrets import SecretRegistry
 from aliquot.live.datasets.fabric import Fabric
 from aliquot.live.gateway.apis.management import ApiManagement
 from aliquot.live.gateway.apis.registry import ApiRegistry
@@ -13,6 +15,7 @@ from aliquot.live.gateway.entities.actions import ActionEndpoints
 from aliquot.live.gateway.entities.alarms import AlarmEndpoints
 from aliquot.live.gateway.entities.packages import PackageEndpoints
 from aliquot.live.gateway.entities.rules import RuleEndpoints
+from aliquot.live.gateway.entities.secrets import SecretEndpoints
 from aliquot.live.gateway.entities.triggers import TriggerEndpoints
 from aliquot.live.gateway.http.asgi import BodyReader, Receive, RequestIds, Scope, Send, send_response
 from aliquot.live.gateway.http.auth import Auth, OperatorAuth
@@ -63,6 +66,7 @@ class Gateway:
         sessions: SessionRegistry | None = None,
         json_checker: JsonChecker | None = None,
         fabric: Fabric | None = None,
+        secrets: SecretRegistry | None = None,
         buffers: NodeBuffers | None = None,
         metrics: Metrics | None = None,
         payloads: MappingBudget | None = None,
@@ -80,7 +84,9 @@ class Gateway:
         self._auth = Auth(catalogue, self.rate_limiters)
         self.sessions = sessions or SessionRegistry(store, platform, settings.sessions)
         self.fabric = fabric or Fabric(store)
+        self._secrets = secrets or SecretRegistry(store, SecretCipher(None), settings.secrets_per_namespace)
         catalogue.add_namespace_data(self.fabric.datasets)
+        catalogue.add_namespace_data(self._secrets)
         catalogue.add_namespace_data(platform.workflows.executions)
         self.connections = connections or Connections(settings.connections or DEFAULT_CONNECTIONS)
         self._responses = ResponseLimits(settings)
@@ -136,6 +142,7 @@ class Gateway:
             *TriggerEndpoints(catalogue, settings, self._dispatcher).endpoints(),
             *RuleEndpoints(catalogue, settings).endpoints(),
             *AlarmEndpoints(catalogue, self.alarms, settings.alarms_per_namespace).endpoints(),
+            *SecretEndpoints(self._secrets, catalogue).endpoints(),
             *ActivationEndpoints(platform, store, self._responses).endpoints(),
             *ExecutionEndpoints(platform.workflows, store, catalogue, self._metrics).endpoints(),
             *GraphEndpoints(platform.workflows, store, catalogue).endpoints(),

@@ -10,6 +10,7 @@ from aliquot.core.errors import InputError
 from aliquot.core.units import MIB
 from aliquot.live.catalogue.catalogue import MAX_ENTITIES
 from aliquot.live.catalogue.images import RuntimeImage
+from aliquot.live.catalogue.secrets import MAX_SECRETS
 from aliquot.live.invocations.rate_limits import RateLimits
 from aliquot.live.invocations.sessions.records import SessionSettings
 from aliquot.live.invocations.workflows.workflows import MAX_OPEN_EXECUTIONS, MAX_TASKS
@@ -73,6 +74,7 @@ class GatewaySettings(Struct, frozen=True):
     egress_connections: int = 2048  # of all sandboxes to the outside together
     entities_per_namespace: int = MAX_ENTITIES  # actions, packages, triggers and rules
     alarms_per_namespace: int = 1000
+    secrets_per_namespace: int = MAX_SECRETS
     sessions_per_namespace: int = 10_000
     executions_per_namespace: int = MAX_OPEN_EXECUTIONS  # that have not ended
     workflow_tasks: int = MAX_TASKS  # tasks of all executions that are calls now

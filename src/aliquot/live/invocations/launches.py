@@ -1,6 +1,7 @@
 """Launch and run requests: what a sandbox needs to start for a function, and to run one call of it."""
 
 import json
+from collections.abc import Callable
 
 import msgspec
 
@@ -20,6 +21,8 @@ from aliquot.live.node.base import ChainStep, Launch, Member, RunRequest
 from aliquot.live.store.records import PYTHON, Action
 from aliquot.runtime.mounts import DATASETS
 
+SecretLookup = Callable[[ResolvedAction], dict[str, str]]  # variables of the secrets that a function names
+
 _NOT_SHARED = SharedArguments()
 
 
@@ -31,10 +34,11 @@ def launch(
     images: tuple[RuntimeImage, ...] = (),
     more: dict[str, str] | None = None,
     payload: bytes | memoryview = b"",
+    secrets: SecretLookup | None = None,
 ) -> Launch:
     """Return the launch of a sandbox whose first call is of `first`, with this JSON payload.
 
-    `more` is added to its environment.
+    `more` is added to its environment, and so are the secrets of each function.
     """
     action = first.action
     needs = functions.needs()
@@ -46,7 +50,7 @@ def launch(
         "ALIQUOT_SHARE": f"{needs.gpu_share:g}",
         **({"ALIQUOT_DATASETS": DATASETS} if needs.datasets else {}),
     }
-    one = member(first, payload)
+    one = member(first, payload, secrets)
     is_group = functions.is_group
     return Launch(
         tenant=functions.tenant,
@@ -68,7 +72,9 @@ def launch(
         device_bytes=0 if place == (CPU,) else needs.memory_limit_bytes,
         sdk=needs.sdk,
         datasets=needs.datasets,
-        members=tuple(one if each is first else member(each) for each in functions.members) if is_group else (),
+        members=tuple(one if each is first else member(each, secrets=secrets) for each in functions.members)
+        if is_group
+        else (),
         init_names=() if is_group else one.init_names,
     )
 
@@ -89,15 +95,19 @@ def _environment(
     return action.exec.kind, requirements
 
 
-def member(resolved: ResolvedAction, payload: bytes | memoryview = b"") -> Member:
+def member(resolved: ResolvedAction, payload: bytes | memoryview = b"", secrets: SecretLookup | None = None) -> Member:
     """Return a function as a member of its group's sandbox. The payload's values of `init` parameters win."""
     action = resolved.action
+    needs = parse_needs(action)
     env = {pair.key: _text(pair.value) for pair in action.parameters if pair.init}
     names = tuple(env)
     env |= _given_values(names, payload)
+    env |= dict(needs.env)
+    if secrets is not None and needs.secrets:
+        env |= secrets(resolved)
     env |= {"__OW_ACTION_NAME": str(action.full_name), "__OW_ACTION_VERSION": action.version}
     code = action.exec
-    return Member(resolved.function, code.code, code.binary, code.main or "main", env, parse_needs(action).sdk, names)
+    return Member(resolved.function, code.code, code.binary, code.main or "main", env, needs.sdk, names)
 
 
 def _given_values(names: tuple[str, ...], payload: bytes | memoryview) -> dict[str, str]:

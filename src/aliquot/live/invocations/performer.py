@@ -36,6 +36,7 @@ from aliquot.core.events import (
 )
 from aliquot.core.model import CPU
 from aliquot.live.catalogue.images import RuntimeImage
+from aliquot.live.catalogue.secrets import SecretRegistry
 from aliquot.live.datasets.fabric import Fabric
 from aliquot.live.invocations.activations import failure
 from aliquot.live.invocations.call import Call, ChainCall
@@ -74,6 +75,7 @@ class CommandPerformer:
         now: Callable[[], float],
         api_host: str,
         images: tuple[RuntimeImage, ...],
+        secrets: SecretRegistry,
     ) -> None:
         """`post` passes events to the scheduler, and `arrive` reports the arrival of a call that is tried again."""
         self._node = node
@@ -88,6 +90,7 @@ class CommandPerformer:
         self._now = now
         self._api_host = api_host
         self._images = images
+        self._secrets = secrets
         self.output = RunOutput(assignments, node)
         self.nested_calls = NestedCalls(registry, finisher, fabric.readers, now)
         self.performers: dict[type[Command], Callable[..., None]] = {  # one for each kind of command
@@ -216,7 +219,12 @@ class CommandPerformer:
         first = assignment.resolved_for(call.function)
         env = activation_env(call, assignment.key_for(first), now_ms())
         payload = b"" if call.pickled else call.payload
-        made = launch(assignment.functions, first, command.place, self._api_host, self._images, env, payload)
+        for member in assignment.functions.members:
+            if (reason := self._secrets.reason_unavailable(member.action, member.tenant)) is not None:
+                self.sandbox_lost(sandbox, failure(Status.DEVELOPER_ERROR, reason))
+                return
+        where = (command.place, self._api_host, self._images)
+        made = launch(assignment.functions, first, *where, env, payload, self._secrets.variables_of)
         if made.datasets:  # checked again, because another namespace's action sees the caller's datasets
             if (reason := self._fabric.datasets.reason_unavailable(made.tenant, made.datasets)) is not None:
                 self.sandbox_lost(sandbox, failure(Status.DEVELOPER_ERROR, reason))

@@ -23,6 +23,8 @@ from aliquot.live.catalogue.images import RuntimeImage
 from aliquot.live.catalogue.keys import EphemeralKeys
 from aliquot.live.catalogue.needs import parse_needs
 from aliquot.live.catalogue.resolving import ResolvedAction
+from aliquot.live.catalogue.secret_cipher import SecretCipher
+from aliquot.live.catalogue.secrets import SecretRegistry
 from aliquot.live.datasets.fabric import Fabric
 from aliquot.live.invocations.call import Call, Follower
 from aliquot.live.invocations.call_finisher import CallFinisher
@@ -64,6 +66,7 @@ class Service:
         api_host: str = "",
         images: tuple[RuntimeImage, ...] = (),
         open_usage_file: Callable[[], UsageFile] | None = None,
+        secrets: SecretRegistry | None = None,
     ) -> None:
         """Build the service. Functions call back to `api_host` with keys from `keys`.
 
@@ -83,6 +86,7 @@ class Service:
         self.sessions = self.registry.sessions
         self.usage = UsageSampler(node, self.scheduler, self._engine.post, open_usage_file)
         self.fabric = fabric or Fabric(store)
+        self.secrets = secrets or SecretRegistry(store, SecretCipher(None))
         policies = "+".join(self.scheduler.policy_names)
         self.finisher = CallFinisher(policies, self.registry, self.fabric.readers, self._engine.now)
         self.flows = Flows()
@@ -99,6 +103,7 @@ class Service:
             now=self._engine.now,
             api_host=api_host,
             images=images,
+            secrets=self.secrets,
         )
         self.nested_calls = self._performer.nested_calls
         self._environments = EnvironmentWaits(node, self._post_arrival, self._performer.fail_waiting)
@@ -115,7 +120,8 @@ class Service:
     # --- start and stop -------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Start the fabric and the node, and report the devices to the scheduler."""
+        """Load the secrets, start the fabric and the node, and report the devices to the scheduler."""
+        await self.secrets.load()
         await self.fabric.start(self._performer)
         await self._node.start(self._performer)
         self._engine.post(HostMemorySet(self._host_memory_bytes))
@@ -211,11 +217,13 @@ class Service:
         self._deployments.remove(tenant, function)
 
     def reason_not_deployable(self, action: Action) -> str | None:
-        """Return why the action cannot run: it names a dataset it may not use, or its needs or limits fit no device."""
+        """Return why the action cannot run: datasets or secrets it may not use, or needs that fit no device."""
         if names := parse_needs(action).datasets:
             reason = self.fabric.datasets.reason_unavailable(action.namespace, names)
             if reason is not None:
                 return reason
+        if (reason := self.secrets.reason_unavailable(action, action.namespace)) is not None:
+            return reason
         resolved = ResolvedAction.own(action)
         return self.flows.reason_not_deployable(resolved, self._node.devices, self._max_sandbox_bytes)
 

@@ -1,8 +1,8 @@
 """Back up a data folder into one file while its server runs, and restore it.
 
 The archive is a tar file: a manifest with the checksum of each file, and the files. It holds what cannot be made again:
-namespaces, functions, records, the journal, the operator's token, models and the access log. Environments and cached
-files of datasets are made again when they are needed.
+namespaces, functions, records, the journal, the operator's token, the key of secrets, models and the access log.
+Environments and cached files of datasets are made again when they are needed.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from aliquot.core.errors import InputError
 from aliquot.core.units import MIB
 from aliquot.durable_files import sync_directory
 from aliquot.live.store.base import StoreError
-from aliquot.live.store.data_directory import DATABASE, OPERATOR_TOKEN, DataDirectory
+from aliquot.live.store.data_directory import DATABASE, OPERATOR_TOKEN, SECRETS_KEY, DataDirectory
 from aliquot.live.store.schema import connect_reader
 from aliquot.version import __version__
 
@@ -31,6 +31,7 @@ MANIFEST = "manifest.json"
 FORMAT = 1
 _BUSY_MS = 10_000
 _READ_BYTES = MIB
+_PRIVATE_FILES = (OPERATOR_TOKEN, SECRETS_KEY)
 
 
 class DataParts(Struct, frozen=True):
@@ -85,8 +86,9 @@ def _copy(data: Path, folder: Path, parts: DataParts) -> None:
         if (data / name).is_file():
             _make_parent(folder / name)
             _copy_database(data / name, folder / name)
-    if (data / OPERATOR_TOKEN).is_file():
-        shutil.copyfile(data / OPERATOR_TOKEN, folder / OPERATOR_TOKEN)
+    for name in _PRIVATE_FILES:
+        if (data / name).is_file():
+            shutil.copyfile(data / name, folder / name)
     for name in parts.folders:
         if (data / name).is_dir():
             with contextlib.suppress(shutil.Error):  # an entry that was removed meanwhile
@@ -112,7 +114,9 @@ def _describe(folder: Path) -> BackupManifest:
 
 
 def _pack(folder: Path, manifest: BackupManifest, draft: Path, *, compress: bool) -> None:
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)  # it has the operator's token
+    descriptor = os.open(
+        draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600
+    )  # it has the operator's token and the key of secrets
     with os.fdopen(descriptor, "wb") as file:
         with tarfile.open(fileobj=file, mode="w:gz" if compress else "w") as archive:
             (folder / MANIFEST).write_bytes(msgspec.json.encode(manifest))
@@ -181,7 +185,7 @@ def _read_manifest(archive: tarfile.TarFile, source: Path, parts: DataParts) -> 
 
 
 def _belongs(name: str, parts: DataParts) -> bool:
-    if name in {DATABASE, OPERATOR_TOKEN, *parts.databases}:
+    if name in {DATABASE, *_PRIVATE_FILES, *parts.databases}:
         return True
     return any(name.startswith(f"{folder}/") for folder in parts.folders) and ".." not in Path(name).parts
 

@@ -10,6 +10,7 @@ from aliquot.core.errors import InputError
 
 DATABASE, LOCAL, LOCK, USAGE = "aliquot.db", "local.json", "lock", "usage.ring"
 OPERATOR_TOKEN = "operator.token"  # noqa: S105 - the name of a file
+SECRETS_KEY = "secrets.key"
 
 
 class DataDirectory:
@@ -46,6 +47,10 @@ class DataDirectory:
     @property
     def operator_token(self) -> Path:
         return self.path / OPERATOR_TOKEN
+
+    @property
+    def secrets_key(self) -> Path:
+        return self.path / SECRETS_KEY
 
     def publish(self, ready: dict[str, Any]) -> None:
         """Write the server's address and key for commands of the same user. `release` deletes the file."""

@@ -7,6 +7,7 @@ import structlog
 
 from aliquot.core.errors import InputError
 from aliquot.live.catalogue.catalogue import NameTakenError, TooManyEntitiesError
+from aliquot.live.catalogue.secrets import SecretInUseError, TooManySecretsError
 from aliquot.live.datasets.agent_requests import AgentError, AgentLostError
 from aliquot.live.invocations.errors import MALFORMED, OverloadedError, PayloadError, RateLimitError
 from aliquot.live.invocations.sessions.registry import SessionNotFoundError, SessionTooLargeError, TooManySessionsError
@@ -96,10 +97,12 @@ _STATUSES: tuple[tuple[type[Exception], int], ...] = (
     (PayloadError, 400),
     (SessionNotFoundError, 404),
     (NameTakenError, 409),
+    (SecretInUseError, 409),
     (SessionTooLargeError, 413),
     (RateLimitError, 429),
     (TooManySessionsError, 429),
     (TooManyEntitiesError, 429),
+    (TooManySecretsError, 429),
     (AgentLostError, 503),
     (AgentError, 424),
 )
