@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from aliquot.core.admission.network import in_order
 from aliquot.core.admission.placement import KindChoice, Placements, StageChoices
+from aliquot.core.admission.records import Offer
 
 KINDS = ("cpu", "gpu", "tpu")
 numbers = st.integers(0, 12).map(float)
@@ -70,9 +71,9 @@ def test_a_refused_objective_gets_an_offer_that_is_taken(
 ) -> None:
     placements = Placements(stages)
     offer = placements.offer(latency_s, cost)
-    assert not placements.never(offer.latency_s, offer.cost)
+    assert not placements.never(offer.deadline_s, offer.cost)
     within = [point for point in brute_force(stages) if point[0] <= latency_s and point[1] <= cost]
     assert placements.never(latency_s, cost) == (not within)
     if within:
-        assert offer == (latency_s, cost), "what is possible is offered as it was asked"
+        assert offer == Offer(latency_s, cost), "what is possible is offered as it was asked"
         assert placements.candidates(latency_s, cost)[0].cost == min(point[1] for point in within)

@@ -5,7 +5,8 @@ from random import Random
 import pytest
 
 from aliquot.core.admission import cut, pareto
-from aliquot.core.admission.placement import BALANCED, LATENCY, KindChoice, Placements, StageChoices
+from aliquot.core.admission.placement import KindChoice, Placements, StageChoices
+from aliquot.core.admission.records import Offer, Prefer
 from aliquot.core.errors import InputError
 
 
@@ -37,18 +38,18 @@ def test_stages_in_a_row_add_up_and_stages_side_by_side_end_with_the_last() -> N
 
 
 def test_candidates_come_cheapest_first_or_as_preferred() -> None:
-    placements = Placements([stage("a", cpu=(2, 1)), stage("b", "a", cpu=(9, 1))])
+    placements = Placements([stage("a", cpu=(1.5, 1)), stage("b", "a", cpu=(9, 1))])
     assert [each.cost for each in placements.candidates(None, None)] == [2, 4, 6]
-    assert [each.cost for each in placements.candidates(None, None, LATENCY)] == [6, 4, 2]
-    assert placements.candidates(None, None, BALANCED)[0].cost == 4
+    assert [each.cost for each in placements.candidates(None, None, Prefer.LATENCY)] == [6, 4, 2]
+    assert placements.candidates(None, None, Prefer.BALANCED)[0].cost == 4
     assert len(placements.candidates(None, None, limit=2)) == 2
 
 
 def test_an_offer_keeps_the_deadline_if_money_can_buy_it() -> None:
     placements = Placements([stage("a")])
-    assert placements.offer(2, 1) == (2, 3)
-    assert placements.offer(0.5, 2) == (4, 2)
-    assert placements.offer(0.5, 0.5) == (1, 3)
+    assert placements.offer(2, 1) == Offer(2, 3)
+    assert placements.offer(0.5, 2) == Offer(4, 2)
+    assert placements.offer(0.5, 0.5) == Offer(1, 3)
     assert placements.never(2, 1)
     assert not placements.never(4, 1)
 

@@ -11,11 +11,10 @@ from typing import NamedTuple
 from aliquot.core.admission.cut import frontier_of_network
 from aliquot.core.admission.network import END, reduced
 from aliquot.core.admission.pareto import NOTHING, Label, ParetoFrontier, frontier_of
+from aliquot.core.admission.records import Offer, Prefer
 from aliquot.core.errors import InputError
 
 MAX_CANDIDATES = 16
-COST, LATENCY, BALANCED = "cost", "latency", "balanced"
-PREFERENCES = (COST, LATENCY, BALANCED)
 
 
 class KindChoice(NamedTuple):
@@ -40,13 +39,6 @@ class Placement(NamedTuple):
     latency_s: float
     cost: float
     kinds: Mapping[str, str]
-
-
-class Offer(NamedTuple):
-    """A latency limit and a cost limit that a placement keeps."""
-
-    latency_s: float
-    cost: float
 
 
 class Placements:
@@ -75,7 +67,7 @@ class Placements:
         return [(label.latency_s, label.cost) for label in self._labels]
 
     def candidates(
-        self, latency_s: float | None, cost: float | None, prefer: str = COST, limit: int = MAX_CANDIDATES
+        self, latency_s: float | None, cost: float | None, prefer: Prefer = Prefer.COST, limit: int = MAX_CANDIDATES
     ) -> list[Placement]:
         """Return the placements that keep both limits on idle devices, the preferred ones first."""
         within = [
@@ -102,12 +94,11 @@ class Placements:
             return Offer(fastest.latency_s, cost)
         return Offer(self._labels[0].latency_s, self._labels[0].cost)
 
-    def _preferred(self, labels: list[Label], prefer: str) -> list[Label]:
-        if prefer == LATENCY:
+    def _preferred(self, labels: list[Label], prefer: Prefer) -> list[Label]:
+        if prefer is Prefer.LATENCY:
             return labels
-        if prefer == BALANCED:
-            fastest_s, cheapest = self._labels[0].latency_s or 1, self._labels[-1].cost or 1
-            return sorted(labels, key=lambda label: label.latency_s / fastest_s + label.cost / cheapest)
+        if prefer is Prefer.BALANCED:
+            return sorted(labels, key=lambda label: label.latency_s * label.cost)
         return labels[::-1]
 
 
