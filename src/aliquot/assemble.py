@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from aliquot.config import PolicySettings, make_params
 from aliquot.core.admission.interfaces import Admission
 from aliquot.core.errors import InputError
-from aliquot.core.interfaces import Eviction, Packing, Params, Prefetching, Queueing, Sharing
+from aliquot.core.interfaces import Eviction, KeepAlive, Packing, Params, Prefetching, Queueing, Sharing
 from aliquot.core.scheduler import Scheduler
 from aliquot.policies.admission import ADMISSION
 from aliquot.policies.eviction import EVICTION
@@ -17,20 +17,22 @@ from aliquot.policies.packing import PACKING
 from aliquot.policies.prefetching import PREFETCHING
 from aliquot.policies.queueing import QUEUEING
 from aliquot.policies.sharing import SHARING
+from aliquot.policy_sources import find_policy, short_name
 
 T = TypeVar("T")
+P = TypeVar("P", bound=Params)
 
 
 def assemble(settings: PolicySettings, queueing: Mapping[str, type[Queueing]] = QUEUEING) -> Scheduler:
     """Make a scheduler from the settings. `queueing` may have more policies than the usual table."""
-    policy = look_up(queueing, settings.queueing, "policy")
-    params = make_params(policy.params_type, settings.queueing, settings.params.get(settings.queueing, {}))
+    policy = find_policy(queueing, settings.queueing, "queueing", Queueing)
+    params = _params(policy.params_type, settings.queueing, settings)
     companions = policy.companions(params)
 
     keepalive_name = companions.keepalive if settings.keepalive is None else settings.keepalive
-    keepalive = look_up(KEEPALIVE, keepalive_name, "keepalive")
+    keepalive = find_policy(KEEPALIVE, keepalive_name, "keepalive", KeepAlive)
     own = companions.keepalive_params if keepalive_name == companions.keepalive else {}
-    keepalive_params = make_params(keepalive.params_type, keepalive_name, own | settings.params.get(keepalive_name, {}))
+    keepalive_params = _params(keepalive.params_type, keepalive_name, settings, own)
     eviction_name = companions.eviction if settings.eviction is None else settings.eviction
     chosen = (settings.sharing, settings.packing, settings.prefetching, settings.admission)
     return Scheduler(
@@ -42,7 +44,7 @@ def assemble(settings: PolicySettings, queueing: Mapping[str, type[Queueing]] = 
         _make_prefetching(settings),
         _make_admission(settings),
         companions.pool_slots if settings.pool_slots is None else settings.pool_slots or None,
-        (settings.queueing, keepalive_name, eviction_name, *chosen),
+        tuple(map(short_name, (settings.queueing, keepalive_name, eviction_name, *chosen))),
         settings.node_wait_s,
     )
 
@@ -60,30 +62,32 @@ def _make_queueing(policy: type[Queueing], params: Params, seed: int, domain: st
     return policy(params, Random(f"{seed}/{domain}"))
 
 
+def _params(kind: type[P], policy: str, settings: PolicySettings, companion: Mapping[str, Any] | None = None) -> P:
+    """Make the parameters of a policy: the user's, and those that its companion asks for."""
+    name = short_name(policy)
+    return make_params(kind, name, {**(companion or {}), **settings.params.get(name, {})})
+
+
 def _make_sharing(settings: PolicySettings) -> Sharing:
-    sharing = look_up(SHARING, settings.sharing, "sharing")
-    return sharing(make_params(sharing.params_type, settings.sharing, settings.params.get(settings.sharing, {})))
+    sharing = find_policy(SHARING, settings.sharing, "sharing", Sharing)
+    return sharing(_params(sharing.params_type, settings.sharing, settings))
 
 
 def _make_packing(settings: PolicySettings) -> Packing:
-    packing = look_up(PACKING, settings.packing, "packing")
-    return packing(make_params(packing.params_type, settings.packing, settings.params.get(settings.packing, {})))
+    packing = find_policy(PACKING, settings.packing, "packing", Packing)
+    return packing(_params(packing.params_type, settings.packing, settings))
 
 
 def _make_prefetching(settings: PolicySettings) -> Prefetching:
-    name = settings.prefetching
-    prefetching = look_up(PREFETCHING, name, "prefetching")
-    return prefetching(make_params(prefetching.params_type, name, settings.params.get(name, {})))
+    prefetching = find_policy(PREFETCHING, settings.prefetching, "prefetching", Prefetching)
+    return prefetching(_params(prefetching.params_type, settings.prefetching, settings))
 
 
 def _make_admission(settings: PolicySettings) -> Admission:
-    name = settings.admission
-    admission = look_up(ADMISSION, name, "admission")
-    params = make_params(admission.params_type, name, settings.params.get(name, {}))
-    return admission(params, Random(f"{settings.seed}/admission"))
+    admission = find_policy(ADMISSION, settings.admission, "admission", Admission)
+    return admission(_params(admission.params_type, settings.admission, settings))
 
 
 def _make_eviction(name: str, settings: PolicySettings) -> Callable[[], Eviction[Any]]:
-    eviction: type[Eviction[Any]] = look_up(EVICTION, name, "eviction")
-    params = make_params(eviction.params_type, name, settings.params.get(name, {}))
-    return partial(eviction, params)
+    eviction: type[Eviction[Any]] = find_policy(EVICTION, name, "eviction", Eviction)
+    return partial(eviction, _params(eviction.params_type, name, settings))

@@ -17,6 +17,7 @@ _UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _UNITS |= {"KIB": KIB, "MIB": MIB, "GIB": GIB, "TIB": 2**40, "B": 1}
 MIN_WEIGHT, MAX_WEIGHT = 1e-6, 1e6  # outside of this range virtual times are not exact enough
 _MAX_BYTES = 2**60
+QUEUEING_DEFAULT = "fair_resident"
 PACKING_DEFAULT = "first_fit"
 
 

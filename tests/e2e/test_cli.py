@@ -159,7 +159,7 @@ def test_a_mixed_cluster_with_a_device_file_and_a_cpu(tmp_path):
         (("--eviction", "mru"), "eviction: there is no 'mru'; it takes cost_aware, gdsf, lecar, lfu, lru, s3fifo"),
         (("--set", "mqfq_sticky"), "--set: 'mqfq_sticky' is not of the form name=value"),
         (("--set", "T=5"), "--set: 'T=5' is not of the form policy.parameter=value"),
-        (("--set", "exclusive.rebalance=1"), "--set: exclusive is not among the policies of this run: mqfq_sticky"),
+        (("--set", "exclusive.rebalance=1"), "--set: exclusive is not among the policies of this run: fair_resident"),
         (("--tenant-weight", "a=-1"), "the weight of a is '-1'; it takes a number from 1e-06 to 1e+06"),
         (("--seed", "x"), "--seed: 'x' is not a whole number"),
         (("--memory", "big"), "--memory: 'big' is not known; it takes finite or unbounded"),

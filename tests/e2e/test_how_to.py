@@ -1,8 +1,10 @@
 """The how-to pages do what they say: their code is taken from the page and run."""
 
+import os
 import re
 
-from places import DOCS
+from command_line import run_here
+from pages import DocumentPage
 
 from aliquot.config import PolicySettings
 from aliquot.policies.queueing import QUEUEING
@@ -12,17 +14,38 @@ from aliquot.testing import Harness, device, function
 from aliquot.testing.chaos import ChaosShell
 from aliquot.testing.harness import dispatched
 
-PAGE = DOCS / "how-to" / "write-a-policy.md"
+PAGE = DocumentPage("how-to/write-a-policy.md")
 
 
 def added_policy():
     """The class on the page, and the table with the page's line in it."""
-    code, line = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    code, lines = PAGE.blocks("python")
     module = {}
-    exec(compile(code, str(PAGE), "exec"), module)  # noqa: S102 - it is our own page
-    name, cls = re.fullmatch(r'\s*"(\w+)": (\w+),\n', line).groups()
+    exec(compile(code, "write-a-policy.md", "exec"), module)  # noqa: S102 - it is our own page
+    name, cls = re.search(r'^\s*"(\w+)": (\w+),\n', lines, re.MULTILINE).groups()
+    assert f"from aliquot.policies.queueing.{name} import {cls}\n" in lines
     assert name not in QUEUEING
     return name, {**QUEUEING, name: module[cls]}
+
+
+def run_lines(page, folder):
+    """Run the commands of a page as they are printed, and return the output of the last one."""
+    for words in page.commands():
+        done = run_here(*words, cwd=folder, environment=dict(os.environ))
+        assert done.code == 0, done.err
+    return done.out
+
+
+def test_the_lines_of_the_page_run_as_printed(tmp_path):
+    (tmp_path / "mine.py").write_text(PAGE.blocks("python")[0])
+    assert "LeastServed" in run_lines(PAGE, tmp_path)
+
+
+def test_the_page_on_choosing_names_every_policy_and_its_lines_end_with_a_diagnosis(tmp_path):
+    page = DocumentPage("how-to/choose-a-policy.md")
+    told = run_lines(page, tmp_path)
+    assert "has the shortest mean latency" in told
+    assert [name for name in QUEUEING if f"`{name}`" not in page.text] == []
 
 
 def test_the_policy_of_the_page_serves_the_least_served():

@@ -6,6 +6,8 @@ from typing import Any
 import msgspec
 from rich.table import Table
 
+from aliquot.tables import FittedTable
+
 PERCENT = 100
 
 
@@ -76,7 +78,7 @@ def _markdown(rows: ResultTable) -> str:
 
 
 def rich_table(rows: ResultTable) -> Table:
-    table = Table(title=rows.title, title_justify="left")
+    table = FittedTable(title=rows.title, title_justify="left")
     for number, column in enumerate(rows.columns):
         numeric = any(isinstance(row[number], int | float) for row in rows.rows)
         table.add_column(column, justify="right" if numeric else "left")
@@ -86,7 +88,7 @@ def rich_table(rows: ResultTable) -> Table:
 
 
 def goals_table(goals: Sequence[Goal]) -> Table:
-    table = Table(title="Goals", title_justify="left")
+    table = FittedTable(title="Goals", title_justify="left")
     for column in ("goal", "value", "wanted", "met"):
         table.add_column(column, justify="left" if column == "goal" else "right")
     for goal in goals:

@@ -6,18 +6,29 @@ from typing import Annotated
 import typer
 
 from aliquot.cli.simulate import simulate
+from aliquot.config import QUEUEING_DEFAULT
 
 
 def compare(
     arrivals: Annotated[Path, typer.Option(help="A CSV file, see aliquot simulate.")],
     functions: Annotated[Path, typer.Option(help="A CSV file, see aliquot simulate.")],
-    devices: Annotated[str, typer.Option(help="The number of devices, or their kinds: rtx4090:2,rtx3090:2.")] = "1",
+    devices: Annotated[str, typer.Option(help="The number of devices, or their kinds: v100:2,a100:2.")] = "1",
     device_spec: Annotated[Path | None, typer.Option(help="A TOML file, see aliquot simulate.")] = None,
     device_memory: Annotated[str, typer.Option(help="The memory of each device.")] = "16GiB",
     concurrency: Annotated[int, typer.Option(min=1, help="The invocations that may run on a device at once (D).")] = 2,
     policy: Annotated[
-        str, typer.Option(help="The policies, comma separated. `aliquot policies` lists them.")
-    ] = "fcfs,batch,sjf,affinity,mqfq_sticky,fair_resident",
+        str,
+        typer.Option(
+            help="The policies, comma separated: names or FILE.py:CLASS. `aliquot policies` lists them.",
+            show_default="the six of aliquot study",
+        ),
+    ] = f"fcfs,batch,sjf,affinity,mqfq_sticky,{QUEUEING_DEFAULT}",
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="A parameter of a policy, such as mqfq_sticky.T=5. Repeatable.")
+    ] = None,
+    tenant_weight: Annotated[
+        list[str] | None, typer.Option(help="The weight of a tenant, such as a=2. Repeatable.")
+    ] = None,
     interference: Annotated[str, typer.Option(help="See aliquot simulate.")] = "v100",
     bus: Annotated[str, typer.Option(help="See aliquot simulate.")] = "shared",
     prefetching: Annotated[str, typer.Option(help="See aliquot simulate.")] = "threshold",
@@ -44,6 +55,8 @@ def compare(
         device_memory=device_memory,
         concurrency=concurrency,
         policy=policy,
+        set_=set_,
+        tenant_weight=tenant_weight,
         interference=interference,
         bus=bus,
         prefetching=prefetching,

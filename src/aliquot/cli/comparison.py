@@ -12,13 +12,15 @@ from rich.progress import Progress, TaskID
 from aliquot.cli.console import check_distinct, check_writable, output, progress, say, write_file
 from aliquot.config import PolicySettings
 from aliquot.core.errors import InputError
+from aliquot.policy_sources import short_name
 from aliquot.sim import plots
 from aliquot.sim.arrivals import WorkloadOverview
+from aliquot.sim.diagnosis import diagnose
 from aliquot.sim.engine import Scenario, simulate
 from aliquot.sim.output_files import CallsWriter, ScheduleWriter
 from aliquot.sim.recorder import RunRecorder
 from aliquot.sim.report import RunReport, report, to_json
-from aliquot.sim.tables import comparison
+from aliquot.sim.tables import assumptions, comparison
 
 
 class ComparisonFiles(Struct, frozen=True):
@@ -43,7 +45,10 @@ def compare(scenario: Scenario, runs: Sequence[PolicySettings], outputs: Compari
     """Simulate each run, print the table, and write the files."""
     results = _simulate_all(scenario, runs, outputs)
     reports = [result for result, _ in results]
+    say(assumptions(scenario, runs))
     output.print(comparison(reports, title))
+    for sentence in diagnose(reports, scenario):
+        say(sentence)
     if outputs.json is not None:
         write_file(outputs.json, to_json(reports), "--json")
     if outputs.plot is not None:
@@ -68,7 +73,7 @@ def _simulate_all(
         file = _open(outputs.calls, "--calls", stack)
         calls = None if file is None else CallsWriter(file)
         for settings in runs:
-            name = settings.queueing
+            name = short_name(settings.queueing)
             if any(other.prefetching != settings.prefetching for other in runs):
                 name += f", {settings.prefetching}"
             if any(other.admission != settings.admission for other in runs):

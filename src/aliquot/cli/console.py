@@ -1,5 +1,6 @@
 """The output of the command line: results to stdout, progress and errors to stderr."""
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,8 +20,8 @@ class ErrorConsole(Console):
         return escape(text)
 
 
-# Piped output has no terminal width. Its tables should not be cut.
-output = Console(width=None if Console().is_terminal else 160)
+# Piped output has no terminal width, unless COLUMNS gives one.
+output = Console(width=None if Console().is_terminal or os.environ.get("COLUMNS") else 160)
 errors = ErrorConsole(stderr=True)
 
 

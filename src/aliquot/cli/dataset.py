@@ -52,7 +52,7 @@ def add(
             "--option",
             "-o",
             metavar="K=V",
-            help="An option of the origin, such as key=… or anon=true. Its value is never shown.",
+            help="An option of the origin, such as key=ID or anon=true. Its value is never shown.",
         ),
     ] = [],  # noqa: B006 - typer copies it
     namespace: Annotated[

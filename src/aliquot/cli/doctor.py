@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from aliquot.cli.console import output, say
+from aliquot.cli.console import say
 from aliquot.cli.gateway import AsJson
-from aliquot.cli.results import print_json
+from aliquot.cli.results import print_json, show, table
 
 
 def doctor(
@@ -29,13 +29,13 @@ def doctor(
     if as_json:
         print_json([msgspec.to_builtins(finding) for finding in findings])
     else:
-        width = max(len(finding.name) for finding in findings)
+        rows = table("", "", "", "")
+        rows.show_header, rows.columns[2].no_wrap = False, False
         for finding in findings:
-            mark = "[green]yes[/]" if finding.ok else "[yellow]no [/]"
-            output.print(f"{mark} {finding.name:{width}}  ", end="", highlight=False)
-            say(finding.detail)
+            rows.add_row("yes" if finding.ok else "no", finding.name, finding.detail)
             if not finding.ok and finding.consequence:
-                say(f"    {'':{width}}  so: {finding.consequence}")
+                rows.add_row("", "", f"so: {finding.consequence}")
+        show(rows)
         say(
             f"{len(findings) - len(missing)} of {len(findings)} are available" if missing else "everything is available"
         )

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from msgspec.structs import fields
-from rich.table import Table
 
 from aliquot.cli.console import output
 from aliquot.core.admission.interfaces import Admission
@@ -17,15 +16,17 @@ from aliquot.policies.packing import PACKING
 from aliquot.policies.prefetching import PREFETCHING
 from aliquot.policies.queueing import QUEUEING
 from aliquot.policies.sharing import SHARING
+from aliquot.policy_sources import installed_policies
+from aliquot.tables import FittedTable
 
 Policy: TypeAlias = Queueing | KeepAlive | Eviction[Any] | Sharing | Packing | Prefetching | Admission
 
 
 def policies() -> None:
-    """List the policies with a description, their parameters and the defaults."""
+    """List the policies with a description, their parameters and the defaults. Installed packages may bring more."""
     from aliquot.sim.clairvoyant import CLAIRVOYANT
 
-    table = Table(show_lines=False)
+    table = FittedTable(names=2, show_lines=False)
     for column in ("kind", "name", "what it does", "parameters (--set name.parameter=value)"):
         table.add_column(column)
     kinds: Mapping[str, Mapping[str, type[Policy]]] = {
@@ -39,7 +40,8 @@ def policies() -> None:
         "admission": ADMISSION,
     }
     for kind, entries in kinds.items():
-        for name, policy in entries.items():
+        installed = {each.name: each.load() for each in installed_policies(kind.replace("-", ""))}
+        for name, policy in {**entries, **installed}.items():
             table.add_row(kind, f"[bold]{name}[/]", _purpose(policy), _parameters(policy.params_type))
         table.add_section()
     output.print(table)

@@ -7,10 +7,17 @@ import msgspec
 import typer
 
 from aliquot.cli.console import output, progress, say
+from aliquot.core.interfaces import Queueing
+from aliquot.policies.queueing import QUEUEING
+from aliquot.policy_sources import find_policy
 
 
 def replay(
     journal: Annotated[Path, typer.Argument(help="A data folder, or the aliquot.db in it.")],
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(help="A queueing policy of the journal that is not part of aliquot: FILE.py:CLASS. Repeatable."),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Replay a journal. The same events must yield the same commands. Exits with code 1 if they do not.
@@ -19,6 +26,8 @@ def replay(
     """
     from aliquot.live.invocations.journal.replay import replay_file
 
+    for name in policy or ():
+        find_policy(QUEUEING, name, "queueing", Queueing)
     with progress() as bar:
         task = bar.add_task("replaying", total=None)
         done = replay_file(journal, lambda: bar.advance(task))

@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
 from aliquot.cli.console import check_writable, output, progress, say
+from aliquot.tables import FittedTable
 
 if TYPE_CHECKING:
     from aliquot.sim.experiments.thesis import PublishedTrace
@@ -35,6 +35,7 @@ def thesis(
 
     check_writable(plot, "--plot")
     plots.check_plot(plot)
+    say("assumed: as in the thesis, unbounded device memory, D = 1, no interference, times in whole steps")
     agrees = _show_traces()
     agrees &= _show_cold_starts()
     with progress() as bar:
@@ -61,7 +62,11 @@ def mqfq(
         task = bar.add_task("simulating", total=experiment.steps(seeds))
         compared = list(experiment.comparisons(range(seeds), lambda: bar.advance(task)))
         sweeps = experiment.sweeps(range(seeds), lambda: bar.advance(task))
-    table = Table(title="Mean latency in s, and how many times mqfq_sticky's it is", title_justify="left")
+    say(
+        "assumed: devices of 16 GiB, D = 2, interference 1.28 times for two calls, shared bus, pools of 16 sandboxes, "
+        "clustered arrivals, memory sizes chosen by us"
+    )
+    table = FittedTable(title="Mean latency in s, and how many times mqfq_sticky's it is", title_justify="left")
     table.add_column("policy")
     for one in compared:
         table.add_column(f"load {one.load}\n{one.devices} dev.", justify="right")
@@ -81,7 +86,7 @@ def mqfq(
 def _show_traces() -> bool:
     from aliquot.sim.experiments.thesis import PUBLISHED, printed_trace
 
-    table = Table(title="ResNet at 0, 2, 3 and BERT at 1 on two devices", title_justify="left")
+    table = FittedTable(title="ResNet at 0, 2, 3 and BERT at 1 on two devices", title_justify="left")
     for column in (
         "policy",
         "",
@@ -117,7 +122,7 @@ def _cells(trace: "PublishedTrace") -> list[str]:
 def _show_cold_starts() -> bool:
     from aliquot.sim.experiments import thesis as experiment
 
-    table = Table(title="Poisson arrivals, 4 devices, 80 % load, 1000 steps: cold starts", title_justify="left")
+    table = FittedTable(title="Poisson arrivals, 4 devices, 80 % load, 1000 steps: cold starts", title_justify="left")
     for column in ("policy", "published", "ours"):
         table.add_column(column, justify="left" if column == "policy" else "right")
     agrees = True

@@ -9,9 +9,10 @@ from rich.table import Table
 from rich.text import Text
 
 from aliquot.cli.console import output
+from aliquot.tables import FittedTable
 
 
-class PlainTable(Table):
+class PlainTable(FittedTable):
     """A table whose texts are shown as they are. `[learn]` in a cell is text, not markup."""
 
     def add_row(self, *cells: RenderableType | None, **options: Any) -> None:  # noqa: ANN401 - options of rich

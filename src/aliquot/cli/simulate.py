@@ -8,7 +8,14 @@ import typer
 from msgspec.structs import replace
 
 from aliquot.assemble import assemble, look_up
-from aliquot.config import PACKING_DEFAULT, PolicySettings, parse_policy_params, parse_size, parse_weights
+from aliquot.config import (
+    PACKING_DEFAULT,
+    QUEUEING_DEFAULT,
+    PolicySettings,
+    parse_policy_params,
+    parse_size,
+    parse_weights,
+)
 from aliquot.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -21,18 +28,19 @@ def simulate(
     arrivals: Annotated[
         Path,
         typer.Option(
-            help="A CSV file with time_s,function and optionally tenant,run_s,deadline_s,cost_limit,session,reads,late."
+            help="A CSV file with time_s, function and maybe tenant, run_s, deadline_s, cost_limit, session, reads, "
+            "late."
         ),
     ],
     functions: Annotated[
         Path,
         typer.Option(
-            help="A CSV file with name,run_s,cold_s,memory_mib and optionally load_s,share,weight,datasets,host_mib,"
-            "run_s@KIND."
+            help="A CSV file with name, run_s, cold_s, memory_mib and optionally load_s, share, weight, datasets, "
+            "host_mib, run_s@KIND."
         ),
     ],
     devices: Annotated[
-        str | None, typer.Option(help="The number of devices, or their kinds: rtx4090:2,rtx3090:2. By default 1.")
+        str | None, typer.Option(help="The number of devices, or their kinds: v100:2,a100:2. By default 1.")
     ] = None,
     device_spec: Annotated[
         Path | None,
@@ -63,8 +71,11 @@ def simulate(
     ] = None,
     concurrency: Annotated[int, typer.Option(min=1, help="The invocations that may run on a device at once (D).")] = 2,
     policy: Annotated[
-        str, typer.Option(help="One or more policies, comma separated. `aliquot policies` lists them.")
-    ] = "mqfq_sticky",
+        str,
+        typer.Option(
+            help="One or more policies, comma separated: names (`aliquot policies` lists them) or FILE.py:CLASS."
+        ),
+    ] = QUEUEING_DEFAULT,
     keepalive: Annotated[
         str | None, typer.Option(help="A keep-alive policy instead of the queueing policy's own.")
     ] = None,

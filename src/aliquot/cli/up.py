@@ -10,8 +10,9 @@ from rich.markup import escape
 
 from aliquot.cli.console import output
 from aliquot.cli.results import size
-from aliquot.config import PACKING_DEFAULT, PolicySettings, parse_policy_params, parse_size
+from aliquot.config import PACKING_DEFAULT, QUEUEING_DEFAULT, PolicySettings, parse_policy_params, parse_size
 from aliquot.core.errors import InputError
+from aliquot.policy_sources import absolute_name
 from aliquot.sdk.running import add_server, remove_server
 from aliquot.sdk.units import read_ms
 
@@ -31,7 +32,8 @@ def up(
     devices: Annotated[
         str,
         typer.Option(
-            help="The devices: host:N for N virtual devices beside the cpu, or nvidia[:GPUS][:MODE][:swap] for GPUs."
+            help="The devices: host:N for N virtual devices beside the cpu; nvidia for GPUs, nvidia:0,1 for some "
+            "of them, with :MODE and :swap after it if wanted."
         ),
     ] = "host:2",
     device_memory: Annotated[
@@ -50,8 +52,8 @@ def up(
         typer.Option(help="The maximum sum of the memory limits of all sandboxes.", show_default="twice the RAM"),
     ] = None,
     policy: Annotated[
-        str, typer.Option(help="The queueing policy. `aliquot policies` lists all policies.")
-    ] = "fair_resident",
+        str, typer.Option(help="The queueing policy: a name (`aliquot policies` lists them) or FILE.py:CLASS.")
+    ] = QUEUEING_DEFAULT,
     keepalive: Annotated[
         str | None, typer.Option(help="The keep-alive policy.", show_default="the policy's own")
     ] = None,
@@ -87,19 +89,24 @@ def up(
             metavar="K=V", help="A setting of the file predictors, such as predictor=markov2 or with_lstm=false."
         ),
     ] = [],  # noqa: B006 - typer copies it
-    param: Annotated[list[str], typer.Option(help="A parameter of a policy: policy.parameter=value.")] = [],  # noqa: B006
+    set_: Annotated[
+        list[str], typer.Option("--set", help="A parameter of a policy, such as mqfq_sticky.T=5. Repeatable.")
+    ] = [],  # noqa: B006
+    param: Annotated[list[str], typer.Option(hidden=True, help="The earlier name of --set.")] = [],  # noqa: B006
     seed: Annotated[int, typer.Option(help="The seed for random choices of policies.")] = 0,
     tls_cert: Annotated[Path | None, typer.Option(help="Serve HTTPS with this certificate (PEM).")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="The key of the certificate (PEM).")] = None,
     image: Annotated[
         list[str],
-        typer.Option(help="Run blackbox actions of an image with a runtime of ours: NAME=KIND[,REQUIREMENT...]."),
+        typer.Option(
+            help="Run blackbox actions of an image with a runtime of ours: NAME=KIND, or NAME=KIND,REQUIREMENT."
+        ),
     ] = [],  # noqa: B006
     limit: Annotated[
         list[str],
         typer.Option(
             metavar="NAME=VALUE",
-            help="A limit for clients: payload_bytes=128MiB, timeout_ms.most=600000, invocations_per_minute=60 …",
+            help="A limit for clients, such as payload_bytes=128MiB or timeout_ms.most=600000.",
         ),
     ] = [],  # noqa: B006
     python: Annotated[
@@ -111,9 +118,7 @@ def up(
     ] = None,
     egress: Annotated[
         str,
-        typer.Option(
-            help="What functions reach beside this API: all, none, or a list such as db.example.org:5432,10.0.0.0/8."
-        ),
+        typer.Option(help="What functions reach beside this API: all, none, or a list such as 10.0.0.0/8,db.org:5432."),
     ] = "all",
     ready_file: Annotated[
         Path | None, typer.Option(help="Write url, namespace, key and pid to this JSON file once the server answers.")
@@ -148,8 +153,9 @@ def up(
             devices=parse_devices(devices, device_memory, slots, cpu_slots),
             devices_asked=devices.partition(":")[2],
             policy=PolicySettings(
-                *(policy, keepalive, eviction, parse_policy_params(param, "--param"), seed, sharing, packing),
-                prefetching=prefetching,
+                *(absolute_name(policy), keepalive and absolute_name(keepalive), eviction and absolute_name(eviction)),
+                *(parse_policy_params([*set_, *param], "--set"), seed, absolute_name(sharing), absolute_name(packing)),
+                prefetching=absolute_name(prefetching),
             ),
             fabric=read_fabric(data.expanduser(), cache_size, cache_dir, prefetch_bandwidth, cache_eviction, learning),
             host=host,

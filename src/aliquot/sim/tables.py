@@ -6,9 +6,13 @@ from typing import TypeAlias
 from rich.markup import escape
 from rich.table import Table
 
+from aliquot.config import PolicySettings
+from aliquot.core.model import CPU
 from aliquot.core.units import GIB
+from aliquot.sim.engine import Scenario
 from aliquot.sim.fabric.figures import DataFigures
 from aliquot.sim.report import RunReport
+from aliquot.tables import FittedTable
 
 # Name, values, and the function that picks the best value.
 Column: TypeAlias = tuple[str, list[float | None], Callable[[list[float]], float] | None]
@@ -38,7 +42,7 @@ def comparison(runs: Sequence[RunReport], title: str) -> Table:
     ]
     if any(run.data is not None for run in runs):
         columns += _data_columns([run.data for run in runs])
-    table = Table(title=escape(title), title_justify="left", caption=None)
+    table = FittedTable(title=escape(title), title_justify="left", caption=None)
     table.add_column("policy")
     several_seeds = len({run.seed for run in runs}) > 1
     if several_seeds:
@@ -55,6 +59,30 @@ def comparison(runs: Sequence[RunReport], title: str) -> Table:
             cells.append(cell)
         table.add_row(*cells)
     return table
+
+
+def assumptions(scenario: Scenario, runs: Sequence[PolicySettings]) -> str:
+    """Return one line that says what a simulation assumes about the machine."""
+    devices = [each for each in scenario.devices if each.kind != CPU] or scenario.devices
+    sizes = dict.fromkeys("unbounded" if each.memory_bytes is None else _gib(each.memory_bytes) for each in devices)
+    slots = dict.fromkeys(str(each.concurrency) for each in devices)
+    pools = dict.fromkeys(run.pool_slots for run in runs)
+    curve = scenario.interference
+    parts = [
+        f"{len(devices)} device{'' if len(devices) == 1 else 's'}",
+        f"memory {' or '.join(sizes)}",
+        f"D = {' or '.join(slots)}",
+        f"interference {'off' if curve is None else f'{curve.stretch(2):g} times for two calls'}",
+        f"{'shared' if scenario.shared_bus else 'private'} bus",
+        f"sharing {' or '.join(dict.fromkeys(run.sharing for run in runs))}",
+        *(f"pool {f'of {size} sandboxes' if size else 'unbounded'}" for size in pools if size is not None),
+        f"host memory {'unbounded' if scenario.host_memory_bytes is None else _gib(scenario.host_memory_bytes)}",
+    ]
+    return f"assumed: {', '.join(parts)}"
+
+
+def _gib(size_bytes: int) -> str:
+    return f"{size_bytes / GIB:.3g} GiB"
 
 
 def _data_columns(figures: Sequence[DataFigures | None]) -> list[Column]:

@@ -6,11 +6,12 @@ from statistics import quantiles
 
 from rich.table import Table
 
+from aliquot.tables import FittedTable
 from aliquot_bench.demo.tenants import TENANTS, CallSample
 
 
 def latency_table(samples: Sequence[CallSample]) -> Table:
-    table = Table(title="Latency by tenant, as the callers saw it", title_justify="left")
+    table = FittedTable(title="Latency by tenant, as the callers saw it", title_justify="left")
     for column in ("tenant", "calls", "how", "function", "device"):
         table.add_column(column)
     for column in ("failed", "cold", "p50 ms", "p95 ms", "p99 ms", "max ms"):

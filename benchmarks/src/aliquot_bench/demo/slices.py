@@ -9,6 +9,7 @@ from statistics import fmean
 from msgspec import Struct
 from rich.table import Table
 
+from aliquot.tables import FittedTable
 from aliquot.testing.client import NamespaceClient, to_pairs
 from aliquot.testing.server import LiveServer
 
@@ -81,7 +82,7 @@ def _is_enforced(server: LiveServer) -> bool:
 
 
 def borrow_table(borrow: BorrowResult) -> Table:
-    table = Table(title="Two slices of one device: the part that each gets, by work done", title_justify="left")
+    table = FittedTable(title="Two slices of one device: the part that each gets, by work done", title_justify="left")
     table.add_column("")
     for name, share in SHARES.items():
         table.add_column(f"{name}, asks for {share:.0%}", justify="right")

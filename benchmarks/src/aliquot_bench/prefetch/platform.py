@@ -23,7 +23,7 @@ DATASET = "lab"
 FUNCTION = "reader"
 CODE = Path(__file__).with_name("functions") / "reader.py"
 MAX_RUN_MS = 300_000  # time limit of one call
-COLD_SANDBOXES = ("--keepalive", "fixed_ttl", "--param", "fixed_ttl.ttl_s=0")  # every call starts a new sandbox
+COLD_SANDBOXES = ("--keepalive", "fixed_ttl", "--set", "fixed_ttl.ttl_s=0")  # every call starts a new sandbox
 SETTLE_S = 0.1  # until transfers that the end of a session cancels have left the link
 
 

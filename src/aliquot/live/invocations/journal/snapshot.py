@@ -1,11 +1,13 @@
 """Snapshots of the scheduler, from which a replay begins.
 
 The state is pickled, because it is a graph of plain objects that refer to each other. Only classes of the core and the
-policies may be unpickled, so that a journal from elsewhere cannot run code.
+policies may be unpickled, so that a journal from elsewhere cannot run code. A policy from a file or another package is
+unpickled only if the user has named it.
 """
 
 import io
 import pickle
+import sys
 from enum import Enum
 
 import msgspec
@@ -14,6 +16,7 @@ from msgspec import Struct
 from aliquot.config import PolicySettings
 from aliquot.core.errors import InputError
 from aliquot.core.scheduler import Scheduler
+from aliquot.policy_sources import is_policy_module
 from aliquot.version import __version__
 
 FORMAT = 7  # of a journal segment; `format.py` lists the formats
@@ -60,6 +63,11 @@ def restore(snapshot: SchedulerSnapshot) -> Scheduler:
     """Return the scheduler as it was when the snapshot was taken, by this version and in today's format."""
     try:
         scheduler = _Unpickler(io.BytesIO(snapshot.state)).load()
+    except _OtherPolicyError as error:
+        raise InputError(
+            f"journal: it was written with the policy {snapshot.settings.queueing}, which is not part of aliquot; "
+            "name each such policy: --policy FILE.py:CLASS"
+        ) from error
     except (pickle.UnpicklingError, AttributeError, EOFError, ImportError, IndexError, TypeError) as error:
         raise InputError(f"journal: a snapshot cannot be read: {error}") from error
     if not isinstance(scheduler, Scheduler):
@@ -74,10 +82,16 @@ def _member(kind: object, name: str) -> Enum:
     return kind[name]
 
 
+class _OtherPolicyError(Exception):
+    """A snapshot has a class that is neither ours nor of a policy that the user has named."""
+
+
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> object:
         if (module, name) == ("builtins", "getattr"):
             return _member
-        if (module.startswith(_OWN) and "." not in name) or (module, name) in _OTHERS:
+        if ((module.startswith(_OWN) or is_policy_module(module)) and "." not in name) or (module, name) in _OTHERS:
             return super().find_class(module, name)
+        if module not in sys.stdlib_module_names and not module.startswith("aliquot."):
+            raise _OtherPolicyError(module)
         raise pickle.UnpicklingError(f"{module}.{name} does not belong into a snapshot")
