@@ -85,7 +85,8 @@ def _make_prefetching(settings: PolicySettings) -> Prefetching:
 
 def _make_admission(settings: PolicySettings) -> Admission:
     admission = find_policy(ADMISSION, settings.admission, "admission", Admission)
-    return admission(_params(admission.params_type, settings.admission, settings))
+    params = _params(admission.params_type, settings.admission, settings)
+    return admission(params, Random(f"{settings.seed}/admission"))
 
 
 def _make_eviction(name: str, settings: PolicySettings) -> Callable[[], Eviction[Any]]:

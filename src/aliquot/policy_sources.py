@@ -10,7 +10,7 @@ from importlib.metadata import EntryPoint, entry_points
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from aliquot.core.errors import InputError
 
@@ -22,7 +22,7 @@ _MODULE_PREFIX = "aliquot_policy_file_"
 _modules: dict[str, str] = {}  # the path or package that each module of another's policies came from
 
 
-def find_policy(table: Mapping[str, type[T]], name: str, kind: str, base: type[T]) -> type[T]:
+def find_policy(table: Mapping[str, type[T]], name: str, kind: str, base: type) -> type[T]:
     """Return the class of a policy, or raise `InputError` with all names that are known."""
     found: object
     if _FILE_END in name:
@@ -33,7 +33,7 @@ def find_policy(table: Mapping[str, type[T]], name: str, kind: str, base: type[T
         found = _find_installed(table, name, kind)
     if not (isinstance(found, type) and issubclass(found, base)):
         raise InputError(f"{_option(kind)}: {name} is no class that inherits from {base.__module__}.{base.__name__}")
-    return found
+    return cast("type[T]", found)
 
 
 def short_name(name: str) -> str:
