@@ -195,9 +195,15 @@ def test_wrong_options_end_with_2_and_a_line_that_helps(thesis, options, complai
             "kind rtx409O is not in the device file, which has a",
         ),
         (("--tenant-weight", "nobody=3"), "--tenant-weight: there is no tenant nobody; there are client1, client2"),
-        (("--set", "fixed_ttl.ttl_s=1"), "--set: fixed_ttl is not among the policies of this run: mqfq_sticky, antic"),
+        (
+            ("--set", "fixed_ttl.ttl_s=1"),
+            "--set: fixed_ttl is not among the policies of this run: fair_resident, adaptive",
+        ),
         (("--keepalive", ""), "keepalive: there is no ''; it takes adaptive"),
-        (("--set", "mqfq_sticky.pool_slots=0"), "mqfq_sticky.pool_slots: 0 does not fit: it takes 1 or more"),
+        (
+            ("--policy", "mqfq_sticky", "--set", "mqfq_sticky.pool_slots=0"),
+            "mqfq_sticky.pool_slots: 0 does not fit: it takes 1 or more",
+        ),
         (("--tenant-weight", "client1=1e-308"), "the weight of client1 is '1e-308'; it takes a number from 1e-06"),
         (("--device-memory", "9" * 400), "is not a size, such as 16GiB"),
     ],
