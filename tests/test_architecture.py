@@ -8,6 +8,7 @@ import pytest
 import aliquot
 import aliquot_bench
 from aliquot.policies.admission import ADMISSION
+from aliquot.policies.batching import BATCHING
 from aliquot.policies.eviction import EVICTION
 from aliquot.policies.keepalive import KEEPALIVE
 from aliquot.policies.packing import PACKING
@@ -97,6 +98,7 @@ def test_files_have_one_idea():
 
 TABLES = {
     "admission": ADMISSION,
+    "batching": BATCHING,
     "eviction": EVICTION,
     "keepalive": KEEPALIVE,
     "packing": PACKING,

@@ -8,9 +8,10 @@ from typing import Any, TypeVar
 from aliquot.config import PolicySettings, make_params
 from aliquot.core.admission.interfaces import Admission
 from aliquot.core.errors import InputError
-from aliquot.core.interfaces import Eviction, KeepAlive, Packing, Params, Prefetching, Queueing, Sharing
+from aliquot.core.interfaces import Batching, Eviction, KeepAlive, Packing, Params, Prefetching, Queueing, Sharing
 from aliquot.core.scheduler import Scheduler
 from aliquot.policies.admission import ADMISSION
+from aliquot.policies.batching import BATCHING
 from aliquot.policies.eviction import EVICTION
 from aliquot.policies.keepalive import KEEPALIVE
 from aliquot.policies.packing import PACKING
@@ -34,7 +35,7 @@ def assemble(settings: PolicySettings, queueing: Mapping[str, type[Queueing]] = 
     own = companions.keepalive_params if keepalive_name == companions.keepalive else {}
     keepalive_params = _params(keepalive.params_type, keepalive_name, settings, own)
     eviction_name = companions.eviction if settings.eviction is None else settings.eviction
-    chosen = (settings.sharing, settings.packing, settings.prefetching, settings.admission)
+    chosen = (settings.sharing, settings.packing, settings.prefetching, settings.admission, settings.batching)
     return Scheduler(
         partial(_make_queueing, policy, params, settings.seed),
         keepalive(keepalive_params),
@@ -43,6 +44,7 @@ def assemble(settings: PolicySettings, queueing: Mapping[str, type[Queueing]] = 
         _make_packing(settings),
         _make_prefetching(settings),
         _make_admission(settings),
+        _make_batching(settings),
         companions.pool_slots if settings.pool_slots is None else settings.pool_slots or None,
         tuple(map(short_name, (settings.queueing, keepalive_name, eviction_name, *chosen))),
         settings.node_wait_s,
@@ -87,6 +89,12 @@ def _make_admission(settings: PolicySettings) -> Admission:
     admission = find_policy(ADMISSION, settings.admission, "admission", Admission)
     params = _params(admission.params_type, settings.admission, settings)
     return admission(params, Random(f"{settings.seed}/admission"))
+
+
+def _make_batching(settings: PolicySettings) -> Batching:
+    name = settings.batching
+    batching = find_policy(BATCHING, name, "batching", Batching)
+    return batching(_params(batching.params_type, name, settings))
 
 
 def _make_eviction(name: str, settings: PolicySettings) -> Callable[[], Eviction[Any]]:

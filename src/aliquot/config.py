@@ -35,6 +35,7 @@ class PolicySettings(Struct, frozen=True):
     pool_slots: int | None = None  # maximum number of sandboxes per device; 0 means no limit
     node_wait_s: float = 300  # that calls wait for a node on which they fit, after the last one was lost
     admission: str = "accept_all"
+    batching: str = "target"
 
 
 def parse_size(text: str, key: str) -> int:

@@ -50,6 +50,7 @@ def functions(draw, *, simple=False):
             {} if simple else draw(st.sampled_from([{}, {}, {"rtx4090": Times(1, 1, 0)}, {CPU: Times(4, 1, 0)}])),
             draw(st.sampled_from([1, 1, 0.5, 3])),
             instances=None if simple else draw(st.sampled_from([None, None, 1, 2])),
+            batch=1 if simple else draw(st.sampled_from([1, 1, 2, 4])),
         )
     return made
 

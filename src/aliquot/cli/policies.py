@@ -8,8 +8,9 @@ from msgspec.structs import fields
 
 from aliquot.cli.console import output
 from aliquot.core.admission.interfaces import Admission
-from aliquot.core.interfaces import Eviction, KeepAlive, Packing, Params, Prefetching, Queueing, Sharing
+from aliquot.core.interfaces import Batching, Eviction, KeepAlive, Packing, Params, Prefetching, Queueing, Sharing
 from aliquot.policies.admission import ADMISSION
+from aliquot.policies.batching import BATCHING
 from aliquot.policies.eviction import EVICTION
 from aliquot.policies.keepalive import KEEPALIVE
 from aliquot.policies.packing import PACKING
@@ -19,7 +20,7 @@ from aliquot.policies.sharing import SHARING
 from aliquot.policy_sources import installed_policies
 from aliquot.tables import FittedTable
 
-Policy: TypeAlias = Queueing | KeepAlive | Eviction[Any] | Sharing | Packing | Prefetching | Admission
+Policy: TypeAlias = Queueing | KeepAlive | Eviction[Any] | Sharing | Packing | Prefetching | Admission | Batching
 
 
 def policies() -> None:
@@ -38,6 +39,7 @@ def policies() -> None:
         "packing": PACKING,
         "prefetching": PREFETCHING,
         "admission": ADMISSION,
+        "batching": BATCHING,
     }
     for kind, entries in kinds.items():
         installed = {each.name: each.load() for each in installed_policies(kind.replace("-", ""))}

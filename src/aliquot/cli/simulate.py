@@ -36,7 +36,7 @@ def simulate(
         Path,
         typer.Option(
             help="A CSV file with name, run_s, cold_s, memory_mib and optionally load_s, share, weight, datasets, "
-            "host_mib, run_s@KIND."
+            "host_mib, batch, run_s@KIND, run_s@KIND/SIZE."
         ),
     ],
     devices: Annotated[
@@ -101,6 +101,9 @@ def simulate(
             "`aliquot policies` lists them."
         ),
     ] = "accept_all",
+    batching: Annotated[
+        str, typer.Option(help="How calls of one function run together: target, greedy, aimd or none.")
+    ] = "target",
     files: Annotated[
         Path | None, typer.Option(help="A CSV file with dataset,path,mib: the files that calls may read.")
     ] = None,
@@ -166,6 +169,7 @@ def simulate(
             packing=packing,
             pool_slots=pool_slots,
             node_wait_s=node_wait,
+            batching=batching,
         ),
     )
     _check_one_of("--memory", memory, ("finite", "unbounded"))

@@ -67,6 +67,9 @@ def up(
     prefetching: Annotated[
         str, typer.Option(help="How files to prefetch are chosen: none, threshold or expected_benefit.")
     ] = "threshold",
+    batching: Annotated[
+        str, typer.Option(help="How calls of one function run together: target, greedy, aimd or none.")
+    ] = "target",
     cache_size: Annotated[
         str | None,
         typer.Option(help="The disk space for files of datasets.", show_default="a tenth of what is free"),
@@ -161,6 +164,7 @@ def up(
                 absolute_name(sharing),
                 absolute_name(packing),
                 absolute_name(prefetching),
+                batching=absolute_name(batching),
             ),
             fabric=read_fabric(data.expanduser(), cache_size, cache_dir, prefetch_bandwidth, cache_eviction, learning),
             host=host,

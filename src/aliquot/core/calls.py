@@ -1,8 +1,9 @@
 """The invocations that have not ended, and how they end, or return to their queue when they cannot run."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
-from aliquot.core.commands import Command, Fail, TakeBack
+from aliquot.core.batches import Batch
+from aliquot.core.commands import Command, Complete, Fail, TakeBack
 from aliquot.core.errors import EventError
 from aliquot.core.flow import Flow
 from aliquot.core.lifecycle import BUSY, END, InvocationChange
@@ -43,13 +44,19 @@ class Calls:
             self.withdraw(invocation, now=now)
             self._outbox.append(Fail(invocation.id, reason))
 
-    def lose(self, sandbox: Sandbox, reason: str, *, now: float) -> None:
-        """Drop a sandbox that is gone, and fail its invocation. Those handed ahead have not begun, and return."""
-        invocation, ahead = sandbox.invocation, sandbox.ahead
-        sandbox.ahead = []
+    def lose(self, sandbox: Sandbox, reason: str, again: Container[str] = (), *, now: float) -> None:
+        """Drop a sandbox that is gone, and fail its invocation. Those handed ahead have not begun, and return.
+
+        So do members of its batch that may run `again`.
+        """
+        ahead, sandbox.ahead = sandbox.ahead, []
+        in_flight = sandbox.in_flight
         self._pool.drop(sandbox)
-        if invocation is not None:
-            self._fail(invocation, reason, now=now)
+        for invocation in reversed(in_flight):
+            if invocation.id in again:
+                self._run_again(invocation, reason, now=now)
+            else:
+                self._fail(invocation, reason, now=now)
         for each in ahead:
             self._return(each, reason, now=now)
 
@@ -58,7 +65,7 @@ class Calls:
         in_flight, ran = sandbox.in_flight, sandbox.state is BUSY
         sandbox.ahead = []
         self._pool.drop(sandbox)
-        for invocation in in_flight:  # one handed ahead may have begun, too
+        for invocation in reversed(in_flight):  # one handed ahead may have begun, too
             self._return_or_fail(invocation, reason, now=now, ran=ran)
 
     def stop(self, sandbox: Sandbox, reason: str, *, now: float) -> None:
@@ -66,7 +73,7 @@ class Calls:
         in_flight, ran = sandbox.in_flight, sandbox.state is BUSY
         sandbox.ahead = []
         self._pool.stop(sandbox, reason)
-        for invocation in in_flight:  # one handed ahead may have begun, too
+        for invocation in reversed(in_flight):  # one handed ahead may have begun, too
             self._return_or_fail(invocation, reason, now=now, ran=ran)
 
     # --- cancelled calls, and calls handed ahead (`ahead.py`) ---------------------------------------------
@@ -80,13 +87,30 @@ class Calls:
             invocation.cancelled = reason
             self._outbox.append(TakeBack(sandbox.id))
             return
+        batch = invocation.batch
         self.end(invocation, now=now)
         self._outbox.append(Fail(invocation.id, reason))
+        if batch is not None and batch.members:  # the others go on
+            sandbox.invocation = batch.members[0]
+            self.settle(invocation.flow, now=now)
+            return
+        sandbox.batch = None
         if sandbox.state is BUSY:  # running code can be stopped only with its process
             self._pool.stop(sandbox, f"invocation {invocation.id}: {reason}")
         else:
             self._pool.release(sandbox, now=now)
         self.settle(invocation.flow, now=now)
+
+    def end_batch(self, batch: Batch, again: Container[str], *, now: float) -> None:
+        """End all members of a batch that has run, except those that run again alone."""
+        members = list(batch.members)
+        for member in members:
+            if member.id not in again:
+                self.end(member, now=now)
+                self._outbox.append(Complete(member.id))
+        for member in reversed(members):
+            if member.id in again:
+                self._run_again(member, "its batch failed and its function was removed", now=now)
 
     def begin_next(self, sandbox: Sandbox, *, now: float) -> None:
         """Let the next invocation handed ahead be the one that the sandbox runs. The shell has begun it already."""
@@ -119,6 +143,10 @@ class Calls:
         else:
             self._return_or_fail(invocation, reason, now=now, ran=False)
 
+    def _run_again(self, member: Invocation, reason: str, *, now: float) -> None:
+        member.alone = True
+        self._return_or_fail(member, reason, now=now, ran=False)
+
     def _return_or_fail(self, invocation: Invocation, reason: str, *, now: float, ran: bool) -> None:
         flow = invocation.flow
         if ran or flow.closed:
@@ -139,7 +167,10 @@ class Calls:
         if invocation.sandbox is None:
             raise EventError(f"ends before it was dispatched: {invocation.describe()}")
         flow = invocation.flow
-        invocation.free_slots()
+        if invocation.batch is None:
+            invocation.free_slots()
+        else:
+            invocation.batch.leave(invocation)
         flow.in_flight -= 1
         flow.last_serviced = now
         if not flow.closed:

@@ -83,10 +83,11 @@ class SetSlice(Struct, frozen=True, tag=True, gc=False):
 
 
 class Run(Struct, frozen=True, tag=True, gc=False):
-    """Run the invocation in its sandbox. Answered by `RunFinished`."""
+    """Run the invocation in its sandbox, as a batch with its riders. Answered by `RunFinished`."""
 
     invocation: str
     sandbox: int
+    riders: tuple[str, ...] = ()  # invocations of the same flow that run together with it
 
 
 class RunNext(Struct, frozen=True, tag=True, gc=False):

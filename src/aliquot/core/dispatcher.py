@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 
+from aliquot.core.batches import Batch, count_together
 from aliquot.core.commands import Command, Dispatch, Run, RunNext, Start
 from aliquot.core.device import Device
 from aliquot.core.device_index import MAX_CANDIDATES
 from aliquot.core.domain import Domain
 from aliquot.core.errors import PolicyError
 from aliquot.core.flow import Flow
-from aliquot.core.interfaces import Advice, Choice, SwapIn
+from aliquot.core.interfaces import Advice, Batching, Choice, SwapIn
 from aliquot.core.lifecycle import DISPATCH, HOST_WARM, RUN, RUN_SANDBOX, WARM, SandboxState
 from aliquot.core.pool import Pool
 from aliquot.core.prefetching.by_node import NodePrefetchers
@@ -16,7 +17,7 @@ from aliquot.core.records import Invocation, Sandbox
 from aliquot.core.registry import Registry
 from aliquot.core.slices import SliceAllocator
 from aliquot.core.tenant_slots import TenantSlots
-from aliquot.core.waiting import append, take_head, unqueue
+from aliquot.core.waiting import append, hold_back, take_head, unqueue
 
 # The kind of start in an idle sandbox. One that is still starting or loading counts as the start it is in.
 _START = {
@@ -39,9 +40,11 @@ class Dispatcher:
         pool: Pool,
         slices: SliceAllocator,
         prefetcher: NodePrefetchers,
+        batching: Batching,
         outbox: list[Command],
     ) -> None:
         self._prefetcher = prefetcher
+        self._batching = batching
         self._registry = registry
         self._tenant_slots = registry.tenant_slots
         self._pool = pool
@@ -152,19 +155,39 @@ class Dispatcher:
         sandbox: Sandbox | None,
         now: float,
     ) -> None:
+        size = 1 if flow.batches is None else self._batch_size(flow, devices[0], now)
         invocation = take_head(flow)
         flow.in_flight += 1
         reason = choice.reason
         if sandbox is None:
             started = self._pool.start(invocation, devices, reason, now=now)
-            self._assign(domain, invocation, started, Start.COLD, reason, now)
+            self._assign(domain, invocation, started, Start.COLD, reason, now, size)
         else:
-            self._assign(domain, invocation, sandbox, _START[sandbox.state], reason, now)
+            self._assign(domain, invocation, sandbox, _START[sandbox.state], reason, now, size)
+        if flow.batches is not None:
+            hold_back(flow)  # those that would have fitted into the batch
+
+    def _batch_size(self, flow: Flow, device: Device, now: float) -> int:
+        """Return how many of the flow's first invocations run together on the device."""
+        if flow.batches is None:
+            return 1
+        wanted = self._batching.size(flow, flow.batches, device, now=now)
+        return count_together(flow, min(wanted, flow.batches.limit))
 
     def _assign(
-        self, domain: Domain, invocation: Invocation, sandbox: Sandbox, start: Start, reason: str, now: float
+        self,
+        domain: Domain,
+        invocation: Invocation,
+        sandbox: Sandbox,
+        start: Start,
+        reason: str,
+        now: float,
+        size: int = 1,
     ) -> None:
-        """Assign an invocation that has left its queue to the sandbox, and run it if the sandbox is ready."""
+        """Assign an invocation that has left its queue to the sandbox, and run it if the sandbox is ready.
+
+        With a size above 1 it leads a batch, and the first invocations in the queue ride along.
+        """
         self._pool.assign(sandbox, invocation)
         if sandbox.state is HOST_WARM:
             self._pool.load(sandbox, "a call was dispatched to it", invocation.id, now=now)
@@ -173,15 +196,42 @@ class Dispatcher:
         invocation.change(DISPATCH, now)
         invocation.take_slots(self._dispatches)
         self._dispatches += 1
-        self._outbox.append(Dispatch(invocation.id, sandbox.id, sandbox.place, start, reason))
         flow = invocation.flow
+        if size > 1:
+            sandbox.batch = Batch(invocation, size)
+        self._outbox.append(Dispatch(invocation.id, sandbox.id, sandbox.place, start, reason))
         domain.policy.dispatched(flow, invocation, sandbox.device, domain.view)
         if flow.spec.datasets:
             self._prefetcher.call_dispatched(invocation)
         if flow.ahead is not None:
             flow.ahead.sandbox = sandbox
+        if sandbox.batch is not None:
+            for _ in range(size - 1):
+                self._add_rider(domain, take_head(flow), sandbox, sandbox.batch, start, reason, now)
         if sandbox.state is WARM:
             self.run(sandbox, invocation, now=now)
+
+    def _add_rider(
+        self,
+        domain: Domain,
+        rider: Invocation,
+        sandbox: Sandbox,
+        batch: Batch,
+        start: Start,
+        reason: str,
+        now: float,
+    ) -> None:
+        """Let an invocation that has left its queue ride along in the sandbox's batch."""
+        flow = rider.flow
+        flow.in_flight += 1
+        batch.add(rider)
+        sandbox.uses += 1
+        rider.dispatched = now
+        rider.change(DISPATCH, now)
+        self._outbox.append(Dispatch(rider.id, sandbox.id, sandbox.place, start, reason))
+        domain.policy.dispatched(flow, rider, sandbox.device, domain.view)
+        if flow.spec.datasets:
+            self._prefetcher.call_dispatched(rider)
 
     def _hand_ahead(self, domain: Domain, choice: Choice, flow: Flow, now: float) -> bool:
         """Give the flow's first invocation to its busy sandbox on the chosen device, if it may have it (`ahead.py`)."""
@@ -230,7 +280,13 @@ class Dispatcher:
         invocation.change(RUN, now)
         if sandbox.slice is not None:
             self._slices.begin_run(sandbox)
-        self._outbox.append(Run(invocation.id, sandbox.id))
+        batch = sandbox.batch
+        if batch is None:
+            self._outbox.append(Run(invocation.id, sandbox.id))
+            return
+        for rider in batch.members[1:]:
+            rider.change(RUN, now)
+        self._outbox.append(Run(invocation.id, sandbox.id, batch.begin()))
 
 
 def _place_beyond_limit(flow: Flow) -> tuple[Device, Sandbox | None] | None:

@@ -146,15 +146,22 @@ class SandboxLost(Struct, frozen=True, tag=True, gc=False):
 
     sandbox: int
     reason: str
+    again: tuple[str, ...] = ()  # members of its batch that may run again, alone
+    out_of_memory: bool = False
 
 
 class RunFinished(Struct, frozen=True, tag=True, gc=False):
-    """The invocation has a result, good or bad, and its sandbox can take another."""
+    """The invocation has a result, good or bad, and its sandbox can take another.
+
+    For a batch it tells about all members, under the name that the run had in `Run`.
+    """
 
     invocation: str
     sandbox: int
     run_s: float  # measured on the device
     inside_s: float = 0  # measured inside the sandbox, which may not be true; 0 if it is not known
+    again: tuple[str, ...] = ()  # members of a failed batch that may run again, alone
+    out_of_memory: bool = False  # the batch was too large for the memory of its sandbox or device
 
 
 class RunsTakenBack(Struct, frozen=True, tag=True, gc=False):

@@ -6,6 +6,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from aliquot.core.ahead import AheadState
+from aliquot.core.batch_times import BatchTimes
 from aliquot.core.device import Device
 from aliquot.core.device_index import MAX_CANDIDATES, MAX_COMPARED, DeviceClass
 from aliquot.core.idle_places import IdlePlaces, IdleSandboxes
@@ -27,10 +28,10 @@ class Flow:
     """The queue of one tenant's function, with its sandboxes and estimates."""
 
     __slots__ = (
-        "ahead", "arrivals", "classes", "closed", "domain", "expiry", "first_arrival", "held_back",
+        "ahead", "arrivals", "batches", "classes", "closed", "domain", "expiry", "first_arrival", "held_back",
         "idle_by_device", "in_flight", "index", "interarrival_deviation_s", "kept", "key", "last_arrival",
-        "last_serviced", "misfit", "node_wait", "places", "queue", "queued", "recent_interarrival_s", "run_estimate_s",
-        "run_estimates_s", "sandboxes", "spec", "tenant_weight", "timer_at", "weight",
+        "last_serviced", "misfit", "node_wait", "places", "queue", "queued", "recent_interarrival_s", "riders",
+        "run_estimate_s", "run_estimates_s", "sandboxes", "spec", "tenant_weight", "timer_at", "weight",
     )  # fmt: skip
 
     def __init__(self, index: int, key: FlowKey, spec: FunctionSpec, domain: "Domain") -> None:
@@ -45,6 +46,7 @@ class Flow:
         self.held_back: OrderedDict[str, Invocation] = OrderedDict()  # see `waiting.py`
         self.closed = False  # its function is removed, but invocations in flight may finish
         self.in_flight = 0
+        self.riders = 0  # invocations in flight that have no slot, because they ride along in a batch
         self.arrivals = 0
         self.first_arrival: float = 0
         self.last_arrival: float = 0
@@ -57,7 +59,8 @@ class Flow:
         self.idle_by_device: dict[int, IdleSandboxes] = {}  # of every device that has had an idle one
         self.places: IdlePlaces | None = None  # kept up to date if its domain has many devices
         self.kept = 0  # idle sandboxes that are kept for sessions
-        self.ahead = AheadState() if spec.runs_ahead else None
+        self.batches = _batch_times(spec)  # None if its calls run one by one
+        self.ahead = _ahead_state(spec)
         self.classes: Sequence[DeviceClass] = ()  # classes of devices that can run it
         self.misfit: str | None = None  # why no device can ever run it
         self.node_wait: NodeWait | None = None  # how long its calls wait for a node on which it fits
@@ -113,7 +116,8 @@ class Flow:
 
     def forget_runs(self) -> None:
         """Forget the run times of another version of the function."""
-        self.ahead = AheadState() if self.spec.runs_ahead else None
+        self.ahead = _ahead_state(self.spec)
+        self.batches = _batch_times(self.spec)
         self.run_estimate_s = None
         self.run_estimates_s = {}
 
@@ -283,3 +287,11 @@ class Flow:
             for candidates in (idle.resident, idle.not_resident)
             for sandbox in candidates.values()
         ]
+
+
+def _ahead_state(spec: FunctionSpec) -> AheadState | None:
+    return AheadState() if spec.runs_ahead and spec.batch == 1 else None
+
+
+def _batch_times(spec: FunctionSpec) -> BatchTimes | None:
+    return BatchTimes(spec.batch) if spec.batch > 1 else None

@@ -11,6 +11,7 @@ from typing import ClassVar, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct
 
+from aliquot.core.batch_times import BatchTimes
 from aliquot.core.events import LikelyFile
 from aliquot.core.view import DeviceView, FlowView, InvocationView, SandboxView, View
 
@@ -186,6 +187,25 @@ class Packing(ABC):
     @abstractmethod
     def choose(self, flow: FlowView, devices: Sequence[DeviceView]) -> DeviceView:
         """Return one of the devices. There are at least two, and all have room. No side effects."""
+
+
+class Batching(ABC):
+    """Decides how many calls of a function run together. Only functions that declare `batch` are asked about."""
+
+    params_type: ClassVar[type[Params]] = Params
+
+    def __init__(self, params: Params) -> None:
+        self.params = params
+
+    @abstractmethod
+    def size(self, flow: FlowView, times: BatchTimes, device: DeviceView, *, now: float) -> int:
+        """Return how many of the flow's first queued calls run together on the device. The scheduler limits it."""
+
+    def ran(self, flow: FlowView, times: BatchTimes, kind: str, size: int, run_s: float, *, late: bool) -> None:
+        """Called when a batch has run on a device of that kind. `late`: a member has missed its deadline."""
+
+    def forget(self, flow: FlowView) -> None:
+        """Called when the flow is removed or its function has a new version."""
 
 
 class SliceView(Protocol):

@@ -6,6 +6,7 @@ Every test checks after every step, and so does `aliquot simulate --check`. It i
 from collections import Counter
 from collections.abc import Iterator
 
+from aliquot.core.batches import Batch
 from aliquot.core.device import Device
 from aliquot.core.device_index import DeviceClass
 from aliquot.core.errors import InvariantError
@@ -16,6 +17,7 @@ from aliquot.core.prefetching import invariants as prefetching
 from aliquot.core.records import Sandbox
 from aliquot.core.scheduler import Scheduler
 from aliquot.core.view import SHARE_TOLERANCE
+from aliquot.core.waiting import room_in_queue
 
 
 def check(scheduler: Scheduler) -> None:
@@ -52,14 +54,14 @@ def violations(scheduler: Scheduler) -> Iterator[str]:
 
 def _device(device: Device, scheduler: Scheduler) -> Iterator[str]:
     name = device.spec.name
-    in_flight = [invocation for s in device.sandboxes.values() for invocation in s.in_flight]
-    shares = sum(invocation.share / len(invocation.devices) for invocation in in_flight)
+    in_flight = sum(sandbox.slots_taken for sandbox in device.sandboxes.values())
+    shares = sum(sandbox.share_taken for sandbox in device.sandboxes.values())
     slots, extra = device.spec.concurrency, device.spec.extra_slots
     pooled = any(domain.view.pools_slots for domain in scheduler.registry.domains.values())
     if pooled:
         slots = sum(each.spec.concurrency for each in scheduler.registry.devices.values())
-    if device.running != len(in_flight) or device.running > slots + extra:
-        yield f"{name} counts {device.running} running of {slots} and {extra} extra, there are {len(in_flight)}"
+    if device.running != in_flight or device.running > slots + extra:
+        yield f"{name} counts {device.running} running of {slots} and {extra} extra, there are {in_flight}"
     if abs(device.shares_used - shares) > SHARE_TOLERANCE or (
         not pooled and shares > 1 + extra / slots + SHARE_TOLERANCE
     ):
@@ -103,7 +105,7 @@ def _tenant_slots(scheduler: Scheduler) -> Iterator[str]:
     held: Counter[str] = Counter()
     for device in scheduler.registry.devices.values():
         if device.spec.extra_slots:
-            held.update(s.flow.key.tenant for s in device.sandboxes.values() for _ in s.in_flight)
+            held.update(s.flow.key.tenant for s in device.sandboxes.values() for _ in range(s.slots_taken))
     if slots.held != held or slots.running != held.total():
         yield f"tenants are counted to hold the slots {slots.held}, they hold {held}"
     queued = sorted(
@@ -125,11 +127,12 @@ def _flow(flow: Flow) -> Iterator[str]:
         yield f"{flow.key} has {current} sandboxes, it may have {bound}"
     if flow.misfit is not None and flow.queued:
         yield f"{flow.key} has {flow.queued} queued that fit nowhere"
-    if flow.held_back and flow.misfit is None and (bound is None or flow.queued + flow.in_flight < bound):
+    if flow.held_back and flow.misfit is None and flow.queued < room_in_queue(flow):
         yield f"{flow.key} holds {len(flow.held_back)} back without a reason"
     in_flight = sum(len(sandbox.in_flight) for sandbox in flow.sandboxes.values())
-    if flow.in_flight != in_flight:
-        yield f"{flow.key} counts {flow.in_flight} in flight, there are {in_flight}"
+    riders = in_flight - sum(sandbox.slots_taken for sandbox in flow.sandboxes.values())
+    if (flow.in_flight, flow.riders) != (in_flight, riders):
+        yield f"{flow.key} counts {flow.in_flight} in flight and {flow.riders} riders, not {in_flight} and {riders}"
     idle = sorted(s.id for s in flow.sandboxes.values() if s.invocation is None)
     listed = sorted(s.id for s in flow.idle_sandboxes())
     if idle != listed:
@@ -150,11 +153,23 @@ def _sandbox(sandbox: Sandbox, scheduler: Scheduler) -> Iterator[str]:
         yield f"has an invocation that is not its own: {sandbox.describe()}, {invocation.describe()}"
     if invocation is not None and sandbox.state in {SandboxState.WARM, SandboxState.HOST_WARM}:
         yield f"has an invocation that is not started: {sandbox.describe()}, {invocation.describe()}"
+    if sandbox.batch is not None:
+        yield from _batch(sandbox, sandbox.batch)
     for ahead in sandbox.ahead:
         if sandbox.state is not SandboxState.BUSY or ahead.sandbox is not sandbox:
             yield f"is handed ahead to a sandbox that is not busy: {sandbox.describe()}, {ahead.describe()}"
         if ahead.state is not InvocationState.PREPARING or scheduler.invocations.get(ahead.id) is not ahead:
             yield f"is handed ahead and not waiting: {sandbox.describe()}, {ahead.describe()}"
+
+
+def _batch(sandbox: Sandbox, batch: Batch) -> Iterator[str]:
+    if batch.members[:1] != [sandbox.invocation] or sandbox.ahead:
+        yield f"is not led by its invocation: the batch of {sandbox.describe()}"
+    for member in batch.members:
+        if (member.flow, member.sandbox, member.batch) != (sandbox.flow, sandbox, batch):
+            yield f"does not belong to the batch of {sandbox.describe()}: {member.describe()}"
+        if sandbox.invocation is not None and member.state is not sandbox.invocation.state:
+            yield f"is not where the others of its batch are: {member.describe()}"
 
 
 def _kept(scheduler: Scheduler) -> Iterator[str]:

@@ -8,7 +8,7 @@ start ─▶ STARTING ─ready─▶ WARM ─run─▶ BUSY ─finish─▶ WARM
                     HOST_WARM ─load─▶ LOADING        any ─end─▶ GONE
 
 QUEUED ─dispatch─▶ PREPARING ─run─▶ RUNNING ─end─▶ ENDED     (QUEUED and PREPARING may end early)
-QUEUED ◀──return── PREPARING
+QUEUED ◀──return── PREPARING, RUNNING
 """
 
 from enum import StrEnum
@@ -41,7 +41,7 @@ class InvocationState(StrEnum):
 
 class InvocationChange(StrEnum):
     DISPATCH = "dispatch"
-    RETURN = "return"  # to the queue, because its node was lost before it ran
+    RETURN = "return"  # to the queue, because its node was lost before it ran, or its batch failed
     RUN = "run"
     END = "end"
 
@@ -64,6 +64,7 @@ INVOCATION: dict[tuple[InvocationState, InvocationChange], InvocationState] = {
     (InvocationState.QUEUED, InvocationChange.DISPATCH): InvocationState.PREPARING,
     (InvocationState.PREPARING, InvocationChange.RUN): InvocationState.RUNNING,
     (InvocationState.PREPARING, InvocationChange.RETURN): InvocationState.QUEUED,
+    (InvocationState.RUNNING, InvocationChange.RETURN): InvocationState.QUEUED,
     (InvocationState.QUEUED, InvocationChange.END): InvocationState.ENDED,
     (InvocationState.PREPARING, InvocationChange.END): InvocationState.ENDED,
     (InvocationState.RUNNING, InvocationChange.END): InvocationState.ENDED,

@@ -9,11 +9,14 @@ from typing import NamedTuple
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from aliquot.core.batch_times import expected_time
+
 CPU = "cpu"
 DEFAULT_PRICE = 1000.0  # of a second of a whole accelerator
 DEFAULT_SLOT_PRICE = DEFAULT_PRICE / 60  # of a second of a slot of kind cpu
 MAX_LANES = 8  # of a device that does not say how many it has
 DEFAULT_TENANT = "default"
+MAX_BATCH = 1024  # calls that run together
 
 
 class FlowKey(NamedTuple):
@@ -73,6 +76,18 @@ class Times(Struct, frozen=True):
     run_s: float | None = None
     cold_s: float = 0  # to start a sandbox
     load_s: float | None = None  # to load its bytes to the device
+    batch_s: dict[int, float] = {}  # run times of batches by their size; `run_s` is that of one call
+
+    def batch_run_s(self, size: int) -> float | None:
+        """Return the run time of a batch of this size. Without times of batches it is in proportion to the size."""
+        return None if self.run_s is None else expected_time({1: self.run_s, **self.batch_s}, size)
+
+    def scaled(self, factor: float) -> "Times":
+        """Return the same with run times that are longer by this factor."""
+        if self.run_s is None:
+            return self
+        batch_s = {size: run_s * factor for size, run_s in self.batch_s.items()}
+        return replace(self, run_s=self.run_s * factor, batch_s=batch_s)
 
 
 class FunctionSpec(Struct, frozen=True):
@@ -89,6 +104,7 @@ class FunctionSpec(Struct, frozen=True):
     share_limit: float | None = None  # how far it may borrow under elastic sharing; None means the whole device
     datasets: tuple[str, ...] = ()  # names of the datasets it reads
     runs_ahead: bool = False  # short calls may be handed to its busy sandboxes (`ahead.py`)
+    batch: int = 1  # maximum number of calls that run together (`batches.py`)
 
     def runs_on(self, device: DeviceSpec) -> bool:
         """Return whether the function can use this kind of device, whatever its size."""
@@ -114,8 +130,8 @@ class FunctionSpec(Struct, frozen=True):
         if times is None:
             times = self.times
             if times.run_s is not None and device.speed != 1:
-                times = Times(times.run_s / device.speed, times.cold_s, times.load_s)
+                times = times.scaled(1 / device.speed)
         if times.load_s is None:
             bandwidth = device.bandwidth_bytes_s
-            times = Times(times.run_s, times.cold_s, self.memory_bytes / bandwidth if bandwidth else 0)
+            times = replace(times, load_s=self.memory_bytes / bandwidth if bandwidth else 0)
         return times

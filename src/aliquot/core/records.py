@@ -5,6 +5,7 @@ Flows and devices have modules of their own (`flow.py`, `device.py`).
 
 from typing import TYPE_CHECKING
 
+from aliquot.core.batches import Batch
 from aliquot.core.errors import EventError
 from aliquot.core.interfaces import Allotment, Expiry, ExpiryAction
 from aliquot.core.lifecycle import (
@@ -38,8 +39,8 @@ class Invocation:
     """One call of a function, from its arrival to its end."""
 
     __slots__ = (
-        "arrived", "cancelled", "cost_limit", "deadline", "dispatched", "flow", "id", "number", "run_s", "sandbox",
-        "session", "share", "state", "story", "taken_back",
+        "alone", "arrived", "batch", "cancelled", "cost_limit", "deadline", "dispatched", "flow", "id", "number",
+        "run_s", "sandbox", "session", "share", "state", "story", "taken_back",
     )  # fmt: skip
 
     def __init__(self, name: str, number: int, flow: "Flow", arrived: float) -> None:
@@ -57,7 +58,14 @@ class Invocation:
         self.run_s: float | None = None  # measured on the device, once it has run
         self.cancelled: str | None = None  # why, until the shell reports which calls handed ahead have begun
         self.taken_back = False  # it was handed ahead and taken back
+        self.batch: Batch | None = None  # while it is in flight together with others
+        self.alone = False  # its batch failed, and it runs again without others
         self.story: list[tuple[float, str]] = [(arrived, "arrived")]
+
+    @property
+    def batch_size(self) -> int:
+        """Return how many invocations were dispatched together with it, itself included."""
+        return 1 if self.batch is None else self.batch.size
 
     @property
     def device(self) -> "Device | None":
@@ -140,9 +148,9 @@ class Sandbox:
     """
 
     __slots__ = (
-        "ahead", "bytes", "deferred_expiry", "device", "devices", "expiry", "flow", "host", "host_bytes",
-        "host_candidate", "id", "invocation", "place", "pool_candidate", "reload_s", "retired", "session", "slice",
-        "state", "timer_at", "unload_when_ready", "uses",
+        "ahead", "batch", "bytes", "deferred_expiry", "device", "devices", "expiry", "flow", "host", "host_bytes",
+        "host_candidate", "id", "invocation", "place", "pool_candidate", "reload_s", "retired", "session", "sizes_run",
+        "slice", "state", "timer_at", "unload_when_ready", "uses",
     )  # fmt: skip
 
     def __init__(self, number: int, flow: "Flow", devices: "tuple[Device, ...]") -> None:
@@ -162,6 +170,8 @@ class Sandbox:
         self.state = SandboxState.STARTING
         self.invocation: Invocation | None = None
         self.ahead: list[Invocation] = []  # handed to it while it is busy, in the order in which they will run
+        self.batch: Batch | None = None  # of its invocation, if that does not run alone
+        self.sizes_run: set[int] = set()  # sizes of batches that it has run
         self.uses = 0  # invocations assigned to it so far
         self.unload_when_ready = False  # keep-alive ended while its bytes were still being loaded
         self.retired: str | None = None  # why it must stop as soon as it is idle
@@ -179,8 +189,29 @@ class Sandbox:
 
     @property
     def in_flight(self) -> "list[Invocation]":
-        """Return the invocation assigned to it and those handed ahead."""
+        """Return the invocation assigned to it, or all members of its batch, and those handed ahead."""
+        if self.batch is not None:
+            return [*self.batch.members, *self.ahead]
         return self.ahead if self.invocation is None else [self.invocation, *self.ahead]
+
+    @property
+    def run_name(self) -> str | None:
+        """Return the name of the invocation that the shell reports when its run has finished."""
+        if self.batch is not None:
+            return self.batch.leader
+        return None if self.invocation is None else self.invocation.id
+
+    @property
+    def slots_taken(self) -> int:
+        """Return the slots that its invocations hold on each of its devices."""
+        return (self.invocation is not None) + len(self.ahead)
+
+    @property
+    def share_taken(self) -> float:
+        """Return the compute that its invocations hold on each of its devices."""
+        batch = 0 if self.batch is None else self.batch.share
+        alone = self.ahead if self.batch is not None else self.in_flight
+        return (batch + sum(invocation.share for invocation in alone)) / len(self.devices)
 
     @property
     def swappable(self) -> bool:

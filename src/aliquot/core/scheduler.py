@@ -41,7 +41,17 @@ from aliquot.core.events import (
     Woke,
 )
 from aliquot.core.flow import Flow
-from aliquot.core.interfaces import Eviction, ExpiryAction, KeepAlive, Packing, Prefetching, Queueing, Sharing
+from aliquot.core.interfaces import (
+    Batching,
+    Eviction,
+    ExpiryAction,
+    KeepAlive,
+    Packing,
+    Prefetching,
+    Queueing,
+    Sharing,
+)
+from aliquot.core.learning import learn, learn_limit
 from aliquot.core.lifecycle import BUSY, FINISH, QUEUED, SandboxState
 from aliquot.core.membership import Membership
 from aliquot.core.model import FlowKey
@@ -67,6 +77,7 @@ class Scheduler:
         packing: Packing,
         prefetching: Prefetching,
         admission: Admission,
+        batching: Batching,
         pool_slots: int | None = None,
         policy_names: tuple[str, ...] = (),
         node_wait_s: float = 300,
@@ -81,7 +92,8 @@ class Scheduler:
         self._calls = Calls(self.pool, self._outbox)
         self.invocations = self._calls.open  # those that have not ended
         self.prefetcher = NodePrefetchers(prefetching, self._outbox)
-        self._dispatcher = Dispatcher(self.registry, self.pool, self.slices, self.prefetcher, self._outbox)
+        self._batching = batching
+        self._dispatcher = Dispatcher(self.registry, self.pool, self.slices, self.prefetcher, batching, self._outbox)
         self._membership = Membership(self.registry, self.pool, self._calls, self._timers, self.prefetcher, node_wait_s)
         self.admitter = Admitter(admission)
         self._arrivals = 0
@@ -184,6 +196,7 @@ class Scheduler:
             self.registry.open(key, event.function, domain)
             return
         self._retire(flow, "its function has a newer version")
+        self._batching.forget(flow)
         self.registry.set_function(flow, event.function)
         domain.policy.redeployed(flow, domain.view)
         hold_back(flow)
@@ -203,6 +216,7 @@ class Scheduler:
         flow.stop_waiting()
         if flow.spec.datasets:
             self.prefetcher.function_removed(*flow.key, flow.spec.datasets)
+        self._batching.forget(flow)
         self.registry.close(flow)
 
     def _retire(self, flow: Flow, reason: str) -> None:
@@ -255,17 +269,15 @@ class Scheduler:
         sandbox = self.pool.sandboxes.get(event.sandbox) or self._sandbox(event.sandbox)
         if sandbox is None:
             return
-        invocation = sandbox.invocation
-        if invocation is None or invocation.id != event.invocation or sandbox.state is not BUSY:
+        invocation, batch = sandbox.invocation, sandbox.batch
+        if invocation is None or sandbox.run_name != event.invocation or sandbox.state is not BUSY:
             raise EventError(f"{event.invocation} cannot have finished in {sandbox.describe()}")
         if not 0 <= event.run_s < inf:
             raise EventError(f"a run time of {event.run_s} s is impossible: {invocation.describe()}")
         flow = invocation.flow
         invocation.run_s = event.run_s
         if sandbox.retired is None:  # run times of an older version do not count
-            flow.record_run(sandbox.device.spec.kind, event.run_s)
-            if flow.ahead is not None:
-                flow.ahead.record_run(event.inside_s)
+            learn(event, sandbox, self._batching, now=self.now)
         now, pool, calls = self.now, self.pool, self._calls
         if sandbox.ahead:
             calls.begin_next(sandbox, now=now)
@@ -276,8 +288,12 @@ class Scheduler:
             pool.release(sandbox, now=now)
             if invocation.session is not None:
                 pool.keep(sandbox, invocation.session, now=now)
-        calls.end(invocation, now=now)
-        self._outbox.append(Complete(invocation.id))
+        if batch is None:
+            calls.end(invocation, now=now)
+            self._outbox.append(Complete(invocation.id))
+        else:
+            sandbox.batch = None
+            calls.end_batch(batch, event.again, now=now)
         calls.settle(flow, now=now)
 
     def _runs_taken_back(self, event: RunsTakenBack) -> None:
@@ -336,7 +352,9 @@ class Scheduler:
     def _sandbox_lost(self, event: SandboxLost) -> None:
         sandbox = self._sandbox(event.sandbox)
         if sandbox is not None:
-            self._calls.lose(sandbox, event.reason, now=self.now)
+            if event.out_of_memory:
+                learn_limit(sandbox)
+            self._calls.lose(sandbox, event.reason, event.again, now=self.now)
 
     def _expire(self) -> None:
         for subject in self._timers.due(self.now):

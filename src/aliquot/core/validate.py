@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from math import inf, isfinite
 
-from aliquot.core.model import CPU, DeviceSpec, FunctionSpec, Times
+from aliquot.core.model import CPU, MAX_BATCH, DeviceSpec, FunctionSpec, Times
 from aliquot.core.places import SEPARATOR
 
 
@@ -18,6 +18,8 @@ def function_problems(function: FunctionSpec) -> Iterator[str]:
         yield f"host_bytes {function.host_bytes} is below 0"
     if function.instances is not None and function.instances < 1:
         yield f"instances {function.instances} is below 1"
+    if not 1 <= function.batch <= MAX_BATCH:
+        yield f"batch {function.batch} is not from 1 to {MAX_BATCH}"
     if "" in function.datasets:
         yield "a dataset has no name"
     for kind, times in (("", function.times), *function.times_by_kind.items()):
@@ -55,3 +57,6 @@ def _time_problems(times: Times, where: str) -> Iterator[str]:
         value = getattr(times, name)
         if value is not None and not (value >= 0 and isfinite(value)):
             yield f"{name}{where} {value} is not 0 or more"
+    for size, run_s in times.batch_s.items():
+        if not (1 <= size <= MAX_BATCH and run_s >= 0 and isfinite(run_s)):
+            yield f"run_s{where} {run_s} of a batch of {size} is not 0 or more, or the size not from 1 to {MAX_BATCH}"

@@ -51,6 +51,8 @@ class InvocationView(Protocol):
     def share(self) -> float: ...  # part of compute, summed over its devices
     @property
     def run_s(self) -> float | None: ...  # measured, once it has run
+    @property
+    def batch_size(self) -> int: ...  # invocations dispatched together with it, itself included
 
 
 class SandboxView(Protocol):

@@ -1,12 +1,14 @@
 """Queue waiting invocations, and hold back those that wait for more than a place.
 
 A function may limit its number of sandboxes (`instances`). At most that many of its invocations are queued and in
-flight together. The others are held back, where policies do not see them. A fair policy stops flows that run ahead of a
-queued invocation, and an invocation that waits only for its own function must not cause that. For the same reason the
-invocations of a function are held back while it fits on no device, because a node was lost or gets no work.
+flight together, or so many batches of them. The others are held back, where policies do not see them. A fair policy
+stops flows that run ahead of a queued invocation, and an invocation that waits only for its own function must not cause
+that. For the same reason the invocations of a function are held back while it fits on no device, because a node was
+lost or gets no work.
 """
 
 from itertools import takewhile
+from math import inf
 
 from aliquot.core.flow import Flow
 from aliquot.core.records import Invocation
@@ -69,25 +71,33 @@ def take_head(flow: Flow) -> Invocation:
 
 
 def put_back(flow: Flow, invocation: Invocation) -> None:
-    """Queue an invocation again that was dispatched and did not run, before those of its flow that arrived later."""
+    """Queue an invocation again that was dispatched and did not run, before those of its flow that arrived later.
+
+    Of several that return at once, the latest is put back first, because the flow may have to hold some of them back.
+    """
     queue = flow.queue
     earlier = list(takewhile(lambda other: other.number < invocation.number, queue.values()))
     queue[invocation.id] = invocation
     for first in (invocation, *reversed(earlier)):
         queue.move_to_end(first.id, last=False)
     append(flow, invocation)  # it keeps its place in the queue
-    if flow.misfit is not None:
+    if flow.misfit is not None or flow.batches is not None:
         hold_back(flow)
+        admit(flow)
 
 
 def _may_queue(flow: Flow) -> bool:
-    instances = flow.spec.instances
-    return flow.misfit is None and (instances is None or flow.queued + flow.in_flight < instances)
+    return flow.misfit is None and (flow.spec.instances is None or flow.queued < room_in_queue(flow))
 
 
 def _has_too_many(flow: Flow) -> bool:
-    instances = flow.spec.instances
-    return flow.misfit is not None or (instances is not None and flow.queued + flow.in_flight > instances)
+    return flow.misfit is not None or (flow.spec.instances is not None and flow.queued > room_in_queue(flow))
+
+
+def room_in_queue(flow: Flow) -> float:
+    """Return how many invocations of the flow may be queued, because instances or whole batches are free for them."""
+    spec = flow.spec
+    return inf if spec.instances is None else (spec.instances - flow.in_flight + flow.riders) * spec.batch
 
 
 def append(flow: Flow, invocation: Invocation) -> None:

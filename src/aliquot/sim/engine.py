@@ -54,7 +54,7 @@ from aliquot.sim.contention import InterferenceCurve
 from aliquot.sim.event_queue import EventQueue
 from aliquot.sim.fabric.fabric import SimulatedFabric
 from aliquot.sim.fabric.storage import StorageSettings
-from aliquot.sim.machine import SimulatedMachine
+from aliquot.sim.machine import FunctionPlacement, SimulatedMachine
 from aliquot.sim.nodes import NodeLoss
 from aliquot.sim.recorder import CallLine, DispatchLine, RunRecorder, SimulatedCall
 from aliquot.sim.sessions import SessionExpiry
@@ -225,12 +225,36 @@ class Simulation:
 
     def _run(self, command: Run, now: float) -> None:
         call, placement = self._calls[command.invocation], self._machine.placement(command.sandbox)
-        self.recorder.started(call, placement.total, placement.price_s, now, accelerated=placement.accelerated)
         arrival = call.arrival
+        if command.riders:
+            self._run_batch(command, placement, now)
+            return
+        self.recorder.started(call, placement.total, placement.price_s, now, accelerated=placement.accelerated)
         if arrival.reads:
             self._fabric.read(command.invocation, arrival, now, partial(self._compute, command, arrival.run_s, now))
         else:
             self._machine.run(command, arrival.run_s, now)
+
+    def _run_batch(self, command: Run, placement: FunctionPlacement, now: float) -> None:
+        """Run a batch. It takes as long as its longest member would with so many equal ones."""
+        calls = {name: self._calls[name] for name in (command.invocation, *command.riders)}
+        share, price_s = placement.total / len(calls), placement.price_s / len(calls)
+        for call in calls.values():
+            self.recorder.started(call, share, price_s, now, accelerated=placement.accelerated)
+        actual = [call.arrival.run_s for call in calls.values() if call.arrival.run_s is not None]
+        longest = max(actual) if len(actual) == len(calls) else None
+        reading = {name: call.arrival for name, call in calls.items() if call.arrival.reads}
+        if not reading:
+            self._machine.run(command, longest, now)
+            return
+
+        def read(name: str, at: float) -> None:
+            del reading[name]
+            if not reading:
+                self._compute(command, longest, now, at)
+
+        for name, arrival in list(reading.items()):
+            self._fabric.read(name, arrival, now, partial(read, name))
 
     def _compute(self, command: Run, run_s: float | None, began: float, now: float) -> None:
         """Compute after the call has read its files. The core counts the reading as part of the run."""

@@ -44,6 +44,11 @@ class FunctionPlacement:
         self.accelerated = device.kind != CPU  # the device has its own memory; `cpu` uses host memory
         self.bytes_to_move = function.memory_bytes * len(place) if self.accelerated else 0
 
+    def batch_factor(self, size: int) -> float:
+        """Return how many times longer a batch of this size runs than one call."""
+        alone_s = self.times.run_s
+        return (self.times.batch_run_s(size) or 0) / alone_s if alone_s else size
+
 
 class SimulatedMachine:
     """All devices of a simulation, and the sandboxes on them."""
@@ -134,6 +139,8 @@ class SimulatedMachine:
         sandbox = command.sandbox
         placement = self._sandboxes[sandbox]
         run_s = placement.run_s if actual_s is None else _actual(placement, actual_s)
+        if command.riders:
+            run_s *= placement.batch_factor(1 + len(command.riders))
         if not self.shares_compute:
             whole_s = run_s if began is None else after(run_s, now - began)
             self._queue.add(after(now, run_s), RunFinished(command.invocation, sandbox, whole_s))

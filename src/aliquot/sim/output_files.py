@@ -56,19 +56,32 @@ def write_functions(functions: Iterable[FunctionSpec], path: Path) -> None:
     kinds = list(dict.fromkeys(kind for function in listed for kind in function.times_by_kind))
     own = [(time, kind) for kind in kinds for time in ("run_s", "cold_s", "load_s") if _differs(listed, kind, time)]
     datasets = any(function.datasets for function in listed)
+    batches = any(function.batch > 1 for function in listed)
+    sizes = [(kind, size) for kind in kinds for size in _batch_sizes(listed, kind)]
     header = ["name", "run_s", "cold_s", "memory_mib", "load_s", "weight", *(["share"] if shares else [])]
     header += ["datasets"] if datasets else []
+    header += ["batch"] if batches else []
     with _create(path) as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow([*header, *(f"{time}@{kind}" for time, kind in own)])
+        own_columns = [f"{time}@{kind}" for time, kind in own]
+        writer.writerow([*header, *own_columns, *(f"run_s@{kind}/{size}" for kind, size in sizes)])
         for function in listed:
             times = function.times
             mib = function.memory_bytes / MIB
             line = [function.name, times.run_s, times.cold_s, mib, times.load_s, function.weight]
             line += [function.share] if shares else []
             line += [SEPARATOR.join(function.datasets)] if datasets else []
+            line += [function.batch] if batches else []
             by_kind = function.times_by_kind
-            writer.writerow(line + [getattr(by_kind[kind], time) if kind in by_kind else None for time, kind in own])
+            line += [getattr(by_kind[kind], time) if kind in by_kind else None for time, kind in own]
+            line += [by_kind[kind].batch_s.get(size) if kind in by_kind else None for kind, size in sizes]
+            writer.writerow(line)
+
+
+def _batch_sizes(functions: Iterable[FunctionSpec], kind: str) -> list[int]:
+    """Return the sizes of batches whose run time on that kind is known for any function."""
+    known = (size for f in functions if kind in f.times_by_kind for size in f.times_by_kind[kind].batch_s)
+    return sorted(dict.fromkeys(known))
 
 
 def _differs(functions: Iterable[FunctionSpec], kind: str, time: str) -> bool:

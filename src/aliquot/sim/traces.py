@@ -7,7 +7,7 @@ from aliquot.config import MAX_WEIGHT, MIN_WEIGHT
 from aliquot.core.admission.records import Late
 from aliquot.core.errors import InputError
 from aliquot.core.fit import misfit
-from aliquot.core.model import DEFAULT_TENANT, DeviceSpec, FunctionSpec, Times
+from aliquot.core.model import DEFAULT_TENANT, MAX_BATCH, DeviceSpec, FunctionSpec, Times
 from aliquot.core.prefetching.records import FileKey
 from aliquot.core.units import MIB
 from aliquot.sim.arrivals import Arrival, WorkloadOverview, make_overview
@@ -88,11 +88,11 @@ def _late(row: CsvRow) -> Late:
 class FunctionsFile:
     """A functions file: `name,run_s,cold_s,memory_mib`, and optional columns.
 
-    These are `load_s,share,weight,datasets,host_mib,run_s@KIND`.
+    These are `load_s,share,weight,datasets,host_mib,batch,run_s@KIND,run_s@KIND/SIZE`.
     """
 
     required = ("name", "run_s", "cold_s", "memory_mib")
-    optional = ("load_s", "share", "weight", "datasets", "host_mib")
+    optional = ("load_s", "share", "weight", "datasets", "host_mib", "batch")
     by_kind = ("run_s@", "cold_s@", "load_s@")
 
     def __init__(self, path: Path) -> None:
@@ -100,6 +100,8 @@ class FunctionsFile:
         self.functions: dict[str, FunctionSpec] = {}
         self._rows: dict[str, CsvRow] = {}
         for row in read_rows(path, self.required, self.optional, self.by_kind):
+            if not self.functions:
+                _check_sizes(row)
             function = _function(row)
             if function.name in self.functions:
                 raise row.error(f"function '{function.name}' is listed twice")
@@ -132,27 +134,60 @@ def _function(row: CsvRow) -> FunctionSpec:
         memory_bytes=round(row.number("memory_mib", "MiB, 0 or more") * MIB),
         share=share,
         times=Times(run_s, cold_s, load_s),
-        times_by_kind=_times_by_kind(row, cold_s, load_s),
+        times_by_kind=_times_by_kind(row, Times(run_s, cold_s, load_s)),
         weight=1 if weight is None else weight,
         host_bytes=round((row.optional("host_mib", "MiB, 0 or more") or 0) * MIB),
         datasets=tuple(filter(None, row.values.get("datasets", "").strip().split(SEPARATOR))),
+        batch=_batch_size(row),
     )
 
 
-def _times_by_kind(row: CsvRow, cold_s: float, load_s: float | None) -> dict[str, Times]:
-    """Parse the times on other kinds of devices. A missing `cold_s@KIND` or `load_s@KIND` has the general value."""
-    kinds = {column.partition("@")[2]: None for column in row.values if "@" in column}
+def _check_sizes(row: CsvRow) -> None:
+    """Refuse a column `run_s@KIND/SIZE` whose size is not that of a batch."""
+    for column in row.values:
+        _, slash, size = column.partition("/")
+        if slash and not (column.startswith("run_s@") and size.isdecimal() and 1 < int(size) <= MAX_BATCH):
+            raise row.error(f"the column '{column}' is not known; it takes run_s@KIND/SIZE, SIZE from 2 to {MAX_BATCH}")
+
+
+def _batch_size(row: CsvRow) -> int:
+    takes = f"a whole number of calls, 1 to {MAX_BATCH}"
+    size = row.optional("batch", takes, above=0, max_value=MAX_BATCH)
+    if size is not None and size != int(size):
+        raise row.error(f"batch is {size}; it takes {takes}")
+    return 1 if size is None else int(size)
+
+
+def _batch_times(row: CsvRow, kind: str, run_s: float) -> dict[int, float]:
+    """Parse the run times of batches on a kind of device, on which one call takes `run_s`."""
+    times = {}
+    for column in row.values:
+        named, slash, size = column.removeprefix("run_s@").partition("/")
+        if column.startswith("run_s@") and slash and named == kind:
+            known_s = row.optional(column, _SECONDS)
+            if known_s is not None and known_s < run_s:
+                raise row.error(f"{column} is {known_s}; it takes {run_s:g} or more, the time of one call")
+            if known_s is not None:
+                times[int(size)] = known_s
+    return times
+
+
+def _times_by_kind(row: CsvRow, general: Times) -> dict[str, Times]:
+    """Parse the times on other kinds of devices. A missing time on a kind has the general value."""
+    kinds = {column.partition("@")[2].partition("/")[0]: None for column in row.values if "@" in column}
     by_kind = {}
     for kind in kinds:
         run_there = row.optional(f"run_s@{kind}", _SECONDS)
         cold_there = row.optional(f"cold_s@{kind}", _SECONDS)
         load_there = row.optional(f"load_s@{kind}", _SECONDS)
-        if run_there is None and (cold_there is not None or load_there is not None):
+        batches = _batch_times(row, kind, (general.run_s or 0) if run_there is None else run_there)
+        if run_there is None and not batches and (cold_there is not None or load_there is not None):
             raise row.error(f"run_s@{kind} is missing; it is required with other times on that kind")
-        if run_there is not None:
+        if run_there is not None or batches:
             by_kind[kind] = Times(
-                run_there,
-                cold_s if cold_there is None else cold_there,
-                load_s if load_there is None else load_there,
+                general.run_s if run_there is None else run_there,
+                general.cold_s if cold_there is None else cold_there,
+                general.load_s if load_there is None else load_there,
+                batches,
             )
     return by_kind

@@ -51,10 +51,12 @@ from aliquot.core.events import (
 )
 from aliquot.core.model import DeviceSpec, FunctionSpec, NodeSpec
 from aliquot.core.places import Place
+from aliquot.policies.batching import BATCHING
 from aliquot.testing.chaos_fabric import ChaosFabric
 from aliquot.testing.harness import Harness
 
 SESSIONS = ("s1", "s2", "s3")
+RARELY = 0.2  # probability of a failure in a batch
 
 
 class ChaosShell:
@@ -75,7 +77,10 @@ class ChaosShell:
         self._random = Random(seed)
         self._devices = list(devices)
         self._functions = list(functions)
-        self._harness = Harness(policy, devices=devices, keepalive=keepalive, seed=seed, params=params)
+        batching = self._random.choice(sorted(BATCHING))
+        self._harness = Harness(
+            policy, devices=devices, keepalive=keepalive, seed=seed, params=params, batching=batching
+        )
         for node in dict.fromkeys(device.node for device in devices):
             if host_memory_bytes is not None:
                 self._harness.send(HostMemorySet(host_memory_bytes, node))
@@ -208,7 +213,8 @@ class ChaosShell:
             if self._ahead.get(sandbox):
                 self._pending[sandbox] = Run(self._ahead[sandbox].pop(0), sandbox)
             run_s, inside_s = self._random.choice(((0, 0), (0.5, 0.00001), (20, 0.00002)))
-            return [RunFinished(command.invocation, sandbox, run_s, inside_s)]
+            again, full = self._failed_members(command), bool(command.riders) and self._random.random() < RARELY
+            return [RunFinished(command.invocation, sandbox, run_s, inside_s, again, full)]
         return [SandboxStarted(sandbox) if isinstance(command, StartSandbox) else MemoryLoaded(sandbox)]
 
     def _lose_sandbox(self) -> list[Event]:
@@ -216,8 +222,16 @@ class ChaosShell:
             return []
         sandbox = self._random.choice(list(self._alive))
         del self._alive[sandbox]
+        command = self._pending.get(sandbox)
+        again = self._failed_members(command) if isinstance(command, Run) else ()
         self._forget(sandbox)
-        return [SandboxLost(sandbox, "a failure")]
+        return [SandboxLost(sandbox, "a failure", again, out_of_memory=self._random.random() < RARELY)]
+
+    def _failed_members(self, command: Run) -> tuple[str, ...]:
+        """Return the members of a batch that run again alone: now and then some of them, otherwise none."""
+        if not command.riders or self._random.random() > RARELY:
+            return ()
+        return tuple(name for name in (command.invocation, *command.riders) if self._random.randrange(2))
 
     def _forget(self, sandbox: int) -> None:
         self._pending.pop(sandbox, None)

@@ -46,10 +46,13 @@ class Harness:
         prefetching: str = "threshold",
         pool_slots: int | None = None,
         admission: str = "accept_all",
+        batching: str = "target",
     ) -> None:
         own = {name: dict(values) for name, values in (params or {}).items()}
         settings = PolicySettings(
-            policy, keepalive, None, own, seed, sharing, packing, prefetching, pool_slots, admission=admission
+            *(policy, keepalive, None, own, seed, sharing, packing, prefetching, pool_slots),
+            admission=admission,
+            batching=batching,
         )
         self.scheduler = assemble(settings, queueing)
         self.now: float = 0
@@ -87,7 +90,7 @@ class Harness:
         return self.send(*events, at=at)
 
     def finish(self, invocation: str, *, run_s: float = 1, at: float | None = None) -> list[Command]:
-        """Report that a running invocation has finished."""
+        """Report that a running invocation has finished, with those that run together with it."""
         sandbox = self.scheduler.invocations[invocation].sandbox
         return self.send(RunFinished(invocation, sandbox.id if sandbox else 0, run_s), at=at)
 

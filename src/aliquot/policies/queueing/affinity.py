@@ -39,7 +39,7 @@ class Affinity(Queueing):
             self._place(flow, view)
 
     def dispatched(self, flow: FlowView, invocation: InvocationView, device: DeviceView, view: View) -> None:
-        self._vtime[flow.index] += self._tau(flow)
+        self._vtime[flow.index] += self._tau(flow) / invocation.batch_size
         self._place(flow, view)
 
     def withdrawn(self, flow: FlowView, invocation: InvocationView, view: View) -> None:

@@ -108,7 +108,7 @@ class FairResident(Queueing):
     def dispatched(self, flow: FlowView, invocation: InvocationView, device: DeviceView, view: View) -> None:
         params = self._params
         run_s = self._estimator.run_s(flow, device)
-        charge = (run_s + self._start_s) * invocation.share if params.true_up else run_s
+        charge = (run_s + self._start_s) * invocation.share if params.true_up else run_s / invocation.batch_size
         self._charged[invocation.id] = charge
         self._clock.charge(flow, charge, now=view.now)
         self._occupancy.began(flow, invocation, device, view.now + self._start_s + run_s)

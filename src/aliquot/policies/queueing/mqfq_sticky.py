@@ -111,7 +111,9 @@ class MqfqSticky(Queueing):
     def dispatched(self, flow: FlowView, invocation: InvocationView, device: DeviceView, view: View) -> None:
         tags = self.tags[flow.index]
         chosen = tags.state is FlowState.ACTIVE  # a slot beyond a device's limit may go to a throttled flow
-        tags.start += tags.steps.pop(invocation.id)
+        step = tags.steps.pop(invocation.id)
+        tags.start += step / invocation.batch_size  # calls that run together share the charge of one run
+        tags.finish -= step - step / invocation.batch_size
         if not tags.steps:
             tags.start = tags.finish
         self._update(flow, tags)
