@@ -33,6 +33,7 @@ def test_the_wheel_of_aliquot_carries_only_the_product():
         "aliquot.cli",
         "aliquot.core",
         "aliquot.expressions",
+        "aliquot.kernels",
         "aliquot.learn",
         "aliquot.live",
         "aliquot.policies",

@@ -31,6 +31,7 @@ COMMANDS = {
     "dataset": CommandEntry("dataset.app", DEVELOP),
     "secret": CommandEntry("secret.app", DEVELOP),
     "workflow": CommandEntry("workflow.app", DEVELOP),
+    "kernel": CommandEntry("kernel.app", DEVELOP),
     "logs": CommandEntry("logs.logs", DEVELOP),
     "latency": CommandEntry("latency.latency", DEVELOP),
     "list": CommandEntry("functions.list_functions", DEVELOP),

@@ -1,0 +1,132 @@
+"""`aliquot kernel`: check a kernel graph, show its memory, and run it on this machine."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from aliquot.cli.console import say, write_file
+from aliquot.cli.gateway import AsJson
+from aliquot.cli.results import count, print_json, seconds, show, size, table
+from aliquot.cli.values import TakesPairs
+from aliquot.core.errors import InputError
+from aliquot.kernels.check import check_graph
+from aliquot.kernels.digest import digest
+from aliquot.kernels.graph import CONST, GraphComplaint, KernelGraph
+from aliquot.kernels.plan import MemoryPlan, plan_memory
+from aliquot.kernels.reading import GraphRefused, read_graph
+
+app = typer.Typer(
+    help="Kernel graphs: device work without host code. docs/how-to/kernels.md explains them.", no_args_is_help=True
+)
+GraphFile = Annotated[Path, typer.Argument(metavar="GRAPH.json", help="A kernel graph as JSON.")]
+
+
+@app.command()
+def check(file: GraphFile, as_json: AsJson = False) -> None:
+    """Check a graph: every mistake with its place. Exit code 1 if there is one."""
+    try:
+        _read(file)
+        complaints: list[GraphComplaint] = []
+    except GraphRefused as refused:
+        complaints = refused.complaints
+    if as_json:
+        print_json({"ok": not complaints, "complaints": [complaint._asdict() for complaint in complaints]})
+    else:
+        for complaint in complaints:
+            say(str(complaint))
+        say(f"{file}: {count(len(complaints), 'mistake')}" if complaints else f"{file} is right")
+    if complaints:
+        raise typer.Exit(1)
+
+
+@app.command("show")
+def show_graph(file: GraphFile, as_json: AsJson = False) -> None:
+    """Show the buffers of a graph with their places in device memory, and its kernels."""
+    graph = _checked(file)
+    plan = plan_memory(graph)
+    if as_json:
+        print_json({"digest": digest(graph), **plan._asdict()})
+        return
+    say(
+        f"graph {digest(graph)[:12]}: {count(len(graph.kernels), 'kernel')}, {size(plan.memory_bytes)} of constants "
+        f"that stay on the device, {size(plan.run_bytes)} while it runs"
+    )
+    show(_buffer_table(graph, plan))
+    rows = table("kernels", "kernel", "program", "grid", "block", "arguments")
+    for kernel in graph.kernels:
+        grid, block = (" x ".join(map(str, sizes)) for sizes in (kernel.grid, kernel.block))
+        rows.add_row(kernel.entry, kernel.program, grid, block, str(len(kernel.arguments)))
+    show(rows)
+
+
+@app.command(cls=TakesPairs)
+def run(
+    file: GraphFile,
+    inputs: Annotated[
+        list[str] | None, typer.Option("--input", "-i", metavar="NAME=FILE.npy", help="The array for an input.")
+    ] = None,
+    constants: Annotated[
+        list[Path] | None,
+        typer.Option("--const", "-c", metavar="FILE.npy", help="A constant. The graph names it by its digest."),
+    ] = None,
+    literals: Annotated[
+        list[str] | None, typer.Option("--literal", "-l", metavar="NAME=VALUE", help="The value of a literal.")
+    ] = None,
+    outputs: Annotated[Path, typer.Option("--into", help="The folder that gets NAME.npy for each output.")] = Path(),
+    iterations: Annotated[int | None, typer.Option(help="At most as many as the graph says.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run a graph on this machine, without a platform.
+
+    For example: [bold]aliquot kernel run blur.json -i image=photo.npy --into out[/]
+    """
+    from aliquot.cli import kernel_runs
+
+    graph = _checked(file)
+    result = kernel_runs.run_here(graph, inputs or [], constants or [], literals or [], iterations)
+    outputs.mkdir(parents=True, exist_ok=True)
+    for name, data in result.outputs.items():
+        write_file(outputs / f"{name}.npy", kernel_runs.npy_bytes(graph.buffers[name], data), "--into")
+    if as_json:
+        print_json(
+            {
+                "seconds": result.run_s,
+                "counters": msgspec.to_builtins(result.counters),
+                "outputs": sorted(result.outputs),
+            }
+        )
+        return
+    say(
+        f"{count(result.counters.iterations, 'iteration')} in {seconds(result.run_s)}; "
+        + ", ".join(f"{outputs / name}.npy" for name in result.outputs)
+    )
+
+
+def _read(file: Path) -> KernelGraph:
+    try:
+        text = file.read_bytes()
+    except OSError as error:
+        raise InputError(f"{file} cannot be read: {error.strerror}") from error
+    graph = read_graph(text)
+    if not isinstance(graph, KernelGraph):
+        raise InputError(f"{file} has form {graph.form}; checked here are graphs of form opencl and cuda")
+    if complaints := check_graph(graph):
+        raise GraphRefused(complaints)
+    return graph
+
+
+def _checked(file: Path) -> KernelGraph:
+    try:
+        return _read(file)
+    except GraphRefused as refused:
+        raise InputError(f"{file}: {refused}") from refused
+
+
+def _buffer_table(graph: KernelGraph, plan: MemoryPlan) -> Any:  # noqa: ANN401 - a table of rich
+    rows = table("buffers", "buffer", "kind", "type", "bytes", "at")
+    for name, buffer in graph.buffers.items():
+        place = "" if buffer.kind == CONST else str(plan.offsets[name])
+        rows.add_row(name, buffer.kind, f"{buffer.dtype}{list(buffer.shape)}", str(buffer.size_bytes), place)
+    return rows

@@ -1,0 +1,111 @@
+"""Run a kernel graph in this process, with arrays from files of NumPy."""
+
+import hashlib
+import io
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from aliquot.core.errors import InputError
+from aliquot.kernels.backends import BackendMissing, open_backend
+from aliquot.kernels.backends.base import BuildFailed, KernelError
+from aliquot.kernels.executor.residents import DeviceConstants, ResidentGraph
+from aliquot.kernels.executor.runs import KernelResult
+from aliquot.kernels.graph import CONST, INPUT, GraphBuffer, KernelGraph, Scalar
+from aliquot.kernels.reading import GraphRefused
+from aliquot.kernels.tensors import scalar_problem
+
+_NUMPY_TYPES = {"bool": "?", "bf16": "<u2"}  # NumPy has no bfloat16: its arrays are bits
+
+
+def run_here(
+    graph: KernelGraph,
+    inputs: Iterable[str],
+    constants: Iterable[Path],
+    literals: Iterable[str],
+    iterations: int | None,
+) -> KernelResult:
+    """Run a checked graph once on the first device of this machine."""
+    arrays = _inputs(graph, _pairs(inputs, "--input"))
+    known = {hashlib.sha256(data).hexdigest(): data for data in (_array(path).tobytes() for path in constants)}
+    for name, buffer in graph.named(CONST).items():
+        if buffer.sha256 not in known:
+            raise InputError(f"constant {name!r} with digest {buffer.sha256[:12]}… is missing; give it with --const")
+    values = _literals(graph, _pairs(literals, "--literal"))
+    if iterations is not None and not 1 <= iterations <= graph.iterations:
+        raise InputError(f"--iterations is {iterations}; the graph takes 1 to {graph.iterations}")
+    try:
+        backend = open_backend(graph.form)
+        resident = ResidentGraph(graph, backend, DeviceConstants(backend))
+        resident.load(known.__getitem__)
+        return resident.run(arrays, values, iterations)
+    except BuildFailed as error:
+        raise InputError(f"a program does not compile:\n{error.log}") from error
+    except (KernelError, GraphRefused, BackendMissing) as error:
+        raise InputError(str(error)) from error
+
+
+def npy_bytes(buffer: GraphBuffer, data: bytes) -> bytes:
+    """Return the content of the file of NumPy for an output."""
+    file = io.BytesIO()
+    np.save(file, np.frombuffer(data, _numpy_type(buffer.dtype)).reshape(buffer.shape))
+    return file.getvalue()
+
+
+def _inputs(graph: KernelGraph, files: Mapping[str, str]) -> dict[str, bytes]:
+    wanted = graph.named(INPUT)
+    unknown, missing = [name for name in files if name not in wanted], [name for name in wanted if name not in files]
+    if unknown or missing:
+        problem = f"no input {unknown[0]!r}" if unknown else f"input {missing[0]!r} is missing"
+        raise InputError(f"--input: {problem}; the graph has {', '.join(wanted) or 'none'}")
+    found = {}
+    for name, buffer in wanted.items():
+        array = _array(Path(files[name]))
+        if array.dtype != np.dtype(_numpy_type(buffer.dtype)) or array.shape != buffer.shape:
+            expected = f"{buffer.dtype}{list(buffer.shape)}"
+            raise InputError(f"--input {name}: {files[name]} is {array.dtype}{list(array.shape)}; expected {expected}")
+        found[name] = array.tobytes()
+    return found
+
+
+def _literals(graph: KernelGraph, given: Mapping[str, str]) -> dict[str, Scalar]:
+    for name in given:
+        if name not in graph.literals:
+            raise InputError(f"--literal: no literal {name!r}; the graph has {', '.join(graph.literals) or 'none'}")
+    values: dict[str, Scalar] = {}
+    for name, literal in graph.literals.items():
+        try:
+            value = json.loads(given[name]) if name in given else literal.default
+        except ValueError:
+            value = given[name]
+        if value is None:
+            raise InputError(f"--literal {name}: it has no default; give it as {name}=VALUE")
+        if problem := scalar_problem(literal.dtype, value):
+            raise InputError(f"--literal {name}: {problem}")
+        values[name] = value
+    return values
+
+
+def _pairs(texts: Iterable[str], option: str) -> dict[str, str]:
+    pairs = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise InputError(f"{option} {text}: expected NAME=VALUE")
+        pairs[name] = value
+    return pairs
+
+
+def _array(path: Path) -> "np.ndarray[Any, Any]":
+    try:
+        array: np.ndarray[Any, Any] = np.load(path, allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read as an array of NumPy: {error}") from error
+    return array
+
+
+def _numpy_type(dtype: str) -> str:
+    return _NUMPY_TYPES.get(dtype, f"<{dtype}")

@@ -1,0 +1,15 @@
+"""Kernel graphs: device work without host code.
+
+A graph lists kernels over named buffers. Users submit it instead of a program that holds a GPU. So the platform owns
+the device's memory, and knows before anything runs how much of it each call needs.
+
+- `graph`: the records of a graph; `reading` makes them from JSON and reports every mistake with its place.
+- `check`: what reading one field cannot tell: unknown and unused names, written inputs, limits of the devices.
+- `plan`: the place of every buffer in device memory, by lifetimes.
+- `digest`: the identity of a graph.
+- `tensors`: element types, values as bytes, and headers of the safetensors format.
+- `binding`: the body of a call, compared with the graph that it calls.
+- `counters`: the hits, misses and bytes that a run must cause.
+
+All of it is pure: it takes values and returns values.
+"""

@@ -1,0 +1,1 @@
+"""Execution of kernel graphs on a backend."""

@@ -1,0 +1,123 @@
+"""Graphs on a device: compiled, their constants loaded, ready to run calls.
+
+Constants belong to the device and not to one graph, so that graphs with equal constants share them.
+"""
+
+from collections.abc import Callable, Mapping
+
+from aliquot.kernels.backends.base import CompiledProgram, DeviceFailed, DeviceMemory, KernelBackend, Region
+from aliquot.kernels.check import launch_place
+from aliquot.kernels.counters import CompiledKernel
+from aliquot.kernels.executor.runs import GraphRun, KernelResult, Progress, ignore_progress
+from aliquot.kernels.graph import CONST, GraphComplaint, KernelGraph, Scalar
+from aliquot.kernels.parameters import check_parameters
+from aliquot.kernels.plan import constant_sizes, plan_memory
+from aliquot.kernels.reading import GraphRefused
+
+Fetch = Callable[[str], bytes | memoryview]  # returns the bytes of a constant, by digest
+
+
+class DeviceConstants:
+    """The constants on one device, by digest, with the number of graphs that use each."""
+
+    def __init__(self, backend: KernelBackend) -> None:
+        self._backend = backend
+        self._memories: dict[str, DeviceMemory] = {}
+        self._users: dict[str, int] = {}
+
+    def __getitem__(self, digest: str) -> DeviceMemory:
+        return self._memories[digest]
+
+    def __contains__(self, digest: str) -> bool:
+        return digest in self._memories
+
+    def take(self, digest: str, size_bytes: int, fetch: Fetch) -> bool:
+        """Load a constant unless it is there. Return whether it had to be loaded."""
+        missing = digest not in self._memories
+        if missing:
+            data = fetch(digest)
+            if len(data) != size_bytes:
+                raise DeviceFailed(f"constant {digest[:12]} has {len(data)} bytes; the graph says {size_bytes}")
+            memory = self._backend.allocate(size_bytes)
+            self._backend.load(Region(memory, 0, size_bytes), data)
+            self._memories[digest] = memory
+        self._users[digest] = self._users.get(digest, 0) + 1
+        return missing
+
+    def give_back(self, digest: str) -> None:
+        """Free a constant when its last graph gives it back."""
+        self._users[digest] -= 1
+        if not self._users[digest]:
+            del self._users[digest]
+            self._backend.free(self._memories.pop(digest))
+
+
+class ResidentGraph:
+    """A graph that is compiled for one device. `load` brings its constants, `unload` drops them."""
+
+    def __init__(self, graph: KernelGraph, backend: KernelBackend, constants: DeviceConstants) -> None:
+        self.graph = graph
+        self.plan = plan_memory(graph)
+        self._backend = backend
+        self._constants = constants
+        self._programs: dict[str, CompiledProgram] = {
+            name: backend.compile(program) for name, program in graph.programs.items()
+        }
+        if complaints := self._check_kernels():
+            raise GraphRefused(complaints)
+        self._launched: set[CompiledKernel] = set()  # PoCL makes machine code at the first launch
+        self._held: list[str] = []  # digests of its constants on the device
+        self._fresh: set[str] = set()  # of these, the ones that were loaded for its next run
+        self._arena: DeviceMemory | None = None
+
+    def _check_kernels(self) -> list[GraphComplaint]:
+        complaints: list[GraphComplaint] = []
+        for number, kernel in enumerate(self.graph.kernels):
+            program = self._programs[kernel.program]
+            if kernel.entry not in program.entries:
+                known = ", ".join(program.entries) or "none"
+                reason = f"program {kernel.program!r} has no such kernel; it has {known}"
+                complaints.append(GraphComplaint(launch_place(number, kernel), reason))
+            elif (parameters := program.parameters(kernel.entry)) is not None:
+                complaints += check_parameters(self.graph, number, kernel, parameters)
+        return complaints
+
+    def load(self, fetch: Fetch) -> None:
+        """Bring the constants that are not on the device yet."""
+        for digest, size_bytes in constant_sizes(self.graph).items():
+            if digest not in self._held:
+                if self._constants.take(digest, size_bytes, fetch):
+                    self._fresh.add(digest)
+                self._held.append(digest)
+
+    def unload(self) -> None:
+        """Free the arena, and the constants that no other graph uses."""
+        while self._held:
+            self._constants.give_back(self._held.pop())
+        self._fresh.clear()
+        if self._arena is not None:
+            self._backend.free(self._arena)
+            self._arena = None
+
+    def run(
+        self,
+        inputs: Mapping[str, bytes | memoryview],
+        literals: Mapping[str, Scalar],
+        iterations: int | None = None,
+        progress: Progress = ignore_progress,
+    ) -> KernelResult:
+        """Run the list of kernels once for each iteration, and return the outputs."""
+        if self._arena is None:
+            self._arena = self._backend.allocate(self.plan.run_bytes)
+        regions = {
+            name: Region(self._arena, offset, self.graph.buffers[name].size_bytes)
+            for name, offset in self.plan.offsets.items()
+        }
+        for name, buffer in self.graph.named(CONST).items():
+            regions[name] = Region(self._constants[buffer.sha256], 0, buffer.size_bytes)
+        run = GraphRun(
+            self._backend, self.graph, self._programs, regions, self.plan.zeroed, self._fresh, self._launched
+        )
+        result = run.perform(inputs, literals, self.graph.iterations if iterations is None else iterations, progress)
+        self._fresh = set()
+        return result
