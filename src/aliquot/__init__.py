@@ -7,7 +7,20 @@ from aliquot.version import __version__
 
 TYPE_CHECKING = False  # as in `typing`, whose import takes longer than that of this package
 if TYPE_CHECKING:
-    from aliquot.sdk import App, Function, Handle, Retry, Session, Workflow, parallel, sleep, task, wait_for
+    from aliquot.sdk import (
+        App,
+        Function,
+        Handle,
+        Retry,
+        Session,
+        Workflow,
+        enter,
+        exit,  # noqa: A004 - `aliquot.exit`
+        parallel,
+        sleep,
+        task,
+        wait_for,
+    )
 
 __all__ = [
     "App",
@@ -17,6 +30,8 @@ __all__ = [
     "Session",
     "Workflow",
     "__version__",
+    "enter",
+    "exit",
     "parallel",
     "sleep",
     "task",

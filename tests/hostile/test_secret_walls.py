@@ -1,5 +1,7 @@
 """Secrets and another tenant: it cannot name them, call for them, or read them from processes and files."""
 
+from aliquot.testing.client import to_pairs
+
 VALUE = "s3cr3t-of-the-neighbour"
 HOLDS = "import os\ndef main(args):\n    return {'length': len(os.environ['TOKEN'])}\n"
 # Reads all that it can of other processes and of the server's folder, without having the value itself in its code.
@@ -18,21 +20,17 @@ def main(args):
 """
 
 
-def to_annotations(**values):
-    return [{"key": key, "value": value} for key, value in values.items()]
-
-
 def test_a_neighbours_secret_is_out_of_reach(tenants):
     attacker, neighbour = tenants.attacker, tenants.neighbour
     neighbour.put("secrets/hf", json={"variables": {"TOKEN": VALUE}}).raise_for_status()
     neighbour.put("packages/open", json={"publish": True}).raise_for_status()
     for name in ("holds", "open/shared"):
-        neighbour.deploy(name, HOLDS, annotations=to_annotations(secrets=["hf"]))
+        neighbour.deploy(name, HOLDS, annotations=to_pairs({"secrets": ["hf"]}))
     assert neighbour.result("holds", {}) == {"length": len(VALUE)}
 
     named = attacker.put(
         "actions/thief",
-        json={"exec": {"kind": "python:3.11", "code": HOLDS}, "annotations": to_annotations(secrets=["hf"])},
+        json={"exec": {"kind": "python:3.11", "code": HOLDS}, "annotations": to_pairs({"secrets": ["hf"]})},
     )
     assert (named.status_code, "namespace attacker has no secret 'hf'" in named.text) == (400, True)
     theirs = f"{tenants.server.url}/api/v1/namespaces/neighbour"

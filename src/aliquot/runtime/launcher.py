@@ -64,8 +64,9 @@ class Launcher:
         except SystemExit as leaving:
             flush_streams()
             os._exit(leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None))
-        except (EOFError, OSError):
-            os._exit(0)  # the server has ended
+        except (EOFError, OSError):  # the server has stopped this sandbox, or has ended itself
+            program.tear_down()
+            os._exit(0)
 
     def _answer(self, kind: int, buffer: int, first: bytes, second: bytes | memoryview) -> RunAnswer:
         if kind == frames.INIT:

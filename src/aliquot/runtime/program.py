@@ -21,6 +21,9 @@ FAILED = "Cannot start action. Check logs for details."
 # Not `__main__`: the sandbox must not run the part of a module that is meant for scripts.
 MODULE = "__aliquot_main__"
 _HERE = Path(__file__).resolve().parent
+_SDK = _HERE.parent / "sdk"
+_MAX_REASON_LENGTH = 1000
+_ends: list[Callable[[], object]] = []  # code for the end of the sandbox
 
 
 class InitError(Exception):
@@ -36,10 +39,11 @@ def load(description: dict[str, Any]) -> Callable[..., Any]:
         code, path = _unpack(code, description.get("directory") or "action")
     else:
         path = description["name"].rpartition("/")[2] + ".py"
-    module = _execute(code, path)
-    found = getattr(module, main, None)
+    module = _execute(code, path, description.get("file") or path)
+    found = defined = getattr(module, main, None)
     if description["sdk"]:
         found = getattr(found, "raw", found)
+        _set_up(main, defined)
     if not callable(found):
         _print_error(f"The code defines no function {main!r}.")
         raise InitError(FAILED)
@@ -59,15 +63,44 @@ def _without_arguments(function: Callable[..., Any], names: frozenset[str]) -> C
     return call
 
 
-def _execute(code: str, path: str) -> ModuleType:
+def _set_up(name: str, defined: Any) -> None:  # noqa: ANN401 - a function or a class of the SDK
+    """Run the set-up of a class of the SDK. Its end is noted for `tear_down`."""
+    set_up, end = getattr(defined, "set_up", None), getattr(defined, "tear_down", None)
+    if not callable(set_up):
+        return
+    try:
+        set_up()
+    except MemoryError:
+        raise
+    except Exception as error:  # noqa: BLE001 - the function's own, whatever it is
+        print_exception(error)
+        reason = traceback.format_exception_only(type(error), error)[-1].strip()
+        raise InitError(f"The set-up of {name} failed: {reason[:_MAX_REASON_LENGTH]}") from None
+    if callable(end):
+        _ends.append(end)
+
+
+def tear_down() -> None:
+    """Run the code that classes have for the end of their sandbox. The server has closed the pipes of its output."""
+    if _ends:
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for fd in (1, 2):
+            os.dup2(nothing, fd)
+    for end in _ends:
+        with contextlib.suppress(Exception):  # there is nobody to tell
+            end()
+
+
+def _execute(code: str, path: str, shown: str) -> ModuleType:
+    """Run the code as the main module. Tracebacks name it `shown`."""
     module = ModuleType(MODULE)
     module.__file__ = path
     # Pickles and multiprocessing look up the module's contents under either name.
     sys.modules[MODULE] = sys.modules["__main__"] = module
     # With this, tracebacks show the source, which is in no file.
-    linecache.cache[path] = (len(code), None, code.splitlines(keepends=True), path)
+    linecache.cache[shown] = (len(code), None, code.splitlines(keepends=True), shown)
     try:
-        compiled = compile(code, path, "exec", dont_inherit=True)
+        compiled = compile(code, shown, "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as error:
         _print_error("".join(traceback.format_exception_only(type(error), error)))
         raise InitError(BROKEN) from None
@@ -120,7 +153,7 @@ def _activate(path: Path) -> None:
 def print_exception(error: BaseException) -> str:
     """Print an exception to stderr, with a traceback that leaves out our own frames. Return the text."""
     trace = error.__traceback__
-    while trace is not None and Path(trace.tb_frame.f_code.co_filename).parent == _HERE:
+    while trace is not None and Path(trace.tb_frame.f_code.co_filename).parent in (_HERE, _SDK):
         trace = trace.tb_next
     text = _format(error, trace)
     _print_error(text)

@@ -1,6 +1,7 @@
 """The SDK: functions that run in this process or on the platform."""
 
 from aliquot.sdk.app import App
+from aliquot.sdk.classes import enter, exit  # noqa: A004 - `aliquot.exit`
 from aliquot.sdk.function import Function, Handle
 from aliquot.sdk.session import Session
 from aliquot.sdk.workflow.decorator import Workflow
@@ -8,4 +9,17 @@ from aliquot.sdk.workflow.here import parallel, sleep, wait_for
 from aliquot.sdk.workflow.options import Retry
 from aliquot.sdk.workflow.task import task
 
-__all__ = ["App", "Function", "Handle", "Retry", "Session", "Workflow", "parallel", "sleep", "task", "wait_for"]
+__all__ = [
+    "App",
+    "Function",
+    "Handle",
+    "Retry",
+    "Session",
+    "Workflow",
+    "enter",
+    "exit",
+    "parallel",
+    "sleep",
+    "task",
+    "wait_for",
+]

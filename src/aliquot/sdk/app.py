@@ -4,14 +4,15 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, ParamSpec, TypeVar, overload
+from typing import Any, ParamSpec, TypeVar, Unpack, overload
 
+from aliquot.sdk.classes import ClassFunction
 from aliquot.sdk.client import Client, client_for
 from aliquot.sdk.deployment import Deployment
 from aliquot.sdk.dual import dual
 from aliquot.sdk.errors import UsageError
 from aliquot.sdk.function import Function
-from aliquot.sdk.needs import FunctionNeeds, check_group, read_needs
+from aliquot.sdk.needs import FunctionArguments, FunctionNeeds, check_group, read_needs
 from aliquot.sdk.portable import register
 from aliquot.sdk.server import find_server
 from aliquot.sdk.session import Session, make_session
@@ -66,49 +67,8 @@ class App:
     @overload
     def function(self, raw: Callable[P, R], /) -> Function[P, R]: ...
     @overload
-    def function(
-        self,
-        /,
-        *,
-        gpu: float | None = ...,
-        gpu_memory: str | int | None = ...,
-        gpu_limit: float | None = ...,
-        gpu_memory_limit: str | int | None = ...,
-        memory: str | int | None = ...,
-        timeout: str | float | None = ...,
-        latency_slo: str | float | None = ...,
-        weight: float | None = ...,
-        imports: list[str] | tuple[str, ...] = ...,
-        requirements: list[str] | tuple[str, ...] = ...,
-        datasets: list[str] | tuple[str, ...] = ...,
-        rerun: bool = ...,
-        group: str | None = ...,
-        calls: bool | None = ...,
-        env: Mapping[str, str] | None = ...,
-        secrets: list[str] | tuple[str, ...] = ...,
-    ) -> Callable[[Callable[P, R]], Function[P, R]]: ...
-    def function(
-        self,
-        raw: Callable[..., Any] | None = None,
-        /,
-        *,
-        gpu: float | None = None,
-        gpu_memory: str | int | None = None,
-        gpu_limit: float | None = None,
-        gpu_memory_limit: str | int | None = None,
-        memory: str | int | None = None,
-        timeout: str | float | None = None,
-        latency_slo: str | float | None = None,
-        weight: float | None = None,
-        imports: list[str] | tuple[str, ...] = (),
-        requirements: list[str] | tuple[str, ...] = (),
-        datasets: list[str] | tuple[str, ...] = (),
-        rerun: bool = False,
-        group: str | None = None,
-        calls: bool | None = None,
-        env: Mapping[str, str] | None = None,
-        secrets: list[str] | tuple[str, ...] = (),
-    ) -> Any:
+    def function(self, /, **needs: Unpack[FunctionArguments]) -> Callable[[Callable[P, R]], Function[P, R]]: ...
+    def function(self, raw: Callable[..., Any] | None = None, /, **needs: Unpack[FunctionArguments]) -> Any:
         """Make a function of the app, and declare its needs.
 
         gpu: a share of one GPU, or a number of whole ones. Without it the function runs on the node's CPU.
@@ -129,25 +89,30 @@ class App:
         env: environment variables. They are no secrets: whoever can read the function can read them.
         secrets: names of secrets (`aliquot secret create`). The function gets their variables.
         """
-        needs = read_needs(
-            gpu=gpu,
-            gpu_memory=gpu_memory,
-            gpu_limit=gpu_limit,
-            gpu_memory_limit=gpu_memory_limit,
-            memory=memory,
-            timeout=timeout,
-            latency_slo=latency_slo,
-            weight=weight,
-            imports=imports,
-            requirements=requirements,
-            datasets=datasets,
-            rerun=rerun,
-            group=group,
-            calls=calls,
-            env=env,
-            secrets=secrets,
-        )
-        return self._add(raw, needs) if raw is not None else lambda decorated: self._add(decorated, needs)
+        read = read_needs(**needs)
+        return self._add(raw, read) if raw is not None else lambda decorated: self._add(decorated, read)
+
+    @overload
+    def cls(self, raw: type, /) -> ClassFunction: ...
+    @overload
+    def cls(self, /, **needs: Unpack[FunctionArguments]) -> Callable[[type], ClassFunction]: ...
+    def cls(self, raw: type | None = None, /, **needs: Unpack[FunctionArguments]) -> Any:
+        """Make a class of the app, with the arguments of `function`.
+
+        A sandbox makes one object of the class and runs its methods with `@aliquot.enter` once, before the first call.
+        Methods whose name does not begin with `_` are called as `Model().predict.remote(x)`.
+        """
+        read = read_needs(**needs)
+
+        def add(decorated: type) -> ClassFunction:
+            if not isinstance(decorated, type):
+                raise UsageError(f"app {self.name!r}: {decorated!r} is not a class; @app.cls goes over a class")
+            self._check_name(decorated)
+            made = ClassFunction(self, decorated, read)
+            self.functions[decorated.__name__] = made
+            return made
+
+        return add if raw is None else add(raw)
 
     @overload
     def workflow(self, raw: Callable[P, R], /) -> Workflow[P, R]: ...
@@ -190,10 +155,10 @@ class App:
         return function
 
     def _check_name(self, raw: Callable[..., Any]) -> None:
-        """Refuse what cannot be deployed, and two functions or workflows of one name."""
+        """Refuse what cannot be deployed, and two functions, classes or workflows of one name."""
         _check(self.name, raw)
         known = self.functions.get(raw.__name__) or self.workflows.get(raw.__name__)
-        if known is not None and not _reloaded(known.raw, raw):
+        if known is not None and not _reloaded(getattr(known, "wrapped", known.raw), raw):
             raise UsageError(f"app {self.name!r} has a function {raw.__name__!r} already")
 
     def code(self) -> AppCode:
@@ -251,6 +216,8 @@ class App:
 
 def _reloaded(before: Callable[..., Any], now: Callable[..., Any]) -> bool:
     """Return whether the same lines ran again, as in a notebook."""
+    if isinstance(before, type) or isinstance(now, type):
+        return isinstance(before, type) and isinstance(now, type) and before.__module__ == now.__module__
     old, new = before.__code__, now.__code__
     return (old.co_filename, old.co_firstlineno) == (new.co_filename, new.co_firstlineno)
 
@@ -258,12 +225,14 @@ def _reloaded(before: Callable[..., Any], now: Callable[..., Any]) -> bool:
 def _check(app: str, raw: Callable[..., Any]) -> None:
     """Refuse functions that the sandbox could not find, or whose results could not be sent back."""
     code = getattr(raw, "__code__", None)
-    if code is None:
+    if code is None and not isinstance(raw, type):
         raise UsageError(f"app {app!r}: {raw!r} is not a function; @app.function goes over a def, as the topmost")
     if raw.__qualname__ != raw.__name__:
         raise UsageError(f"app {app!r}: {raw.__qualname__} is inside another function or class; move it to the top")
     if raw.__name__ == "<lambda>":
         raise UsageError(f"app {app!r}: a lambda has no name to be called by; write a def")
+    if code is None:
+        return
     coroutine, generator, async_generator = 0x80, 0x20, 0x200  # the flags of inspect, which is slow to import
     if code.co_flags & (coroutine | generator | async_generator):
         raise UsageError(

@@ -7,6 +7,7 @@ from aliquot.sdk import answers
 from aliquot.sdk.errors import RemoteError, UsageError
 from aliquot.sdk.portable import dump, load
 from aliquot.sdk.sandbox import sandbox
+from aliquot.sdk.tracebacks import deliver, name_local_file
 from aliquot.sdk.wire import PICKLE, DeferredPickle, HttpReply, HttpRequest, Operation, ask, pause
 
 NAMESPACE = "/api/v1/namespaces/_"
@@ -114,7 +115,8 @@ def _outcome(app: str, action: str, reply: HttpReply, activation_id: str) -> Ope
         raise RemoteError(f"{action}: it raised {value!r}", activation_id=activation_id)
     if activation_id:
         value.add_note(f"raised by {action} on the platform, activation {activation_id}")
-    raise value
+    name_local_file(value, app)
+    deliver(value)
 
 
 def _recorded_text(activation_id: str) -> Operation[str]:

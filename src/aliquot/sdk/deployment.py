@@ -51,7 +51,7 @@ def _put(action: str, body: dict[str, Any]) -> Operation[Deployment]:
 
 
 def _body(app: str, main: str, code: AppCode, needs: FunctionNeeds) -> dict[str, Any]:
-    annotations = {"sdk": True, "sdk-app": app, **needs.annotations()}
+    annotations = {"sdk": True, "sdk-app": app, "sdk-file": code.file, **needs.annotations()}
     return {
         "exec": {"kind": KIND, "code": code.text, "main": main},
         "limits": needs.limits(),

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from aliquot.sdk.client import Client
+from aliquot.sdk.tracebacks import without_own_frames
 from aliquot.sdk.wire import Operation
 
 P = ParamSpec("P")
@@ -29,10 +30,18 @@ class Dual(Generic[P, R]):
         self._client = client
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return self._client().run(self._operation(*args, **kwargs))
+        try:
+            return self._client().run(self._operation(*args, **kwargs))
+        except Exception as error:
+            without_own_frames(error)
+            raise
 
     async def aio(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return await self._client().run_async(self._operation(*args, **kwargs))
+        try:
+            return await self._client().run_async(self._operation(*args, **kwargs))
+        except Exception as error:
+            without_own_frames(error)
+            raise
 
 
 class dual(Generic[S, P, R]):  # noqa: N801 - used as a decorator

@@ -14,6 +14,7 @@ from aliquot.sdk.events import events_request, read_events
 from aliquot.sdk.needs import FunctionNeeds
 from aliquot.sdk.portable import locate
 from aliquot.sdk.session import current
+from aliquot.sdk.tracebacks import without_own_frames
 from aliquot.sdk.wire import Operation, pause
 
 if TYPE_CHECKING:
@@ -81,7 +82,8 @@ class Function(Generic[P, R]):
     def __init__(self, app: "App", raw: Callable[P, R], needs: FunctionNeeds) -> None:
         update_wrapper(self, raw)
         self.app = app
-        self.raw = raw  # the undecorated function, which the sandbox calls
+        self.raw = raw  # what the sandbox calls: the undecorated function
+        self.wrapped: Callable[..., Any] = raw  # what was decorated
         self.needs = needs
         self.name = raw.__name__
         self.action = f"{app.name}.{raw.__name__}"
@@ -153,11 +155,20 @@ class Function(Generic[P, R]):
     def _deploy(self) -> Operation[Deployment]:
         return deploy(self.app.name, self.action, self.name, self.app.code(), self.needs)
 
+    def forget_deployment(self) -> None:
+        """Deploy the function again before its next call."""
+        self._deployed = "no"
+
+    def arguments(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return the positional arguments as they are sent."""
+        return args
+
     def on_platform(
         self, operation: Callable[..., Operation[Any]], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Operation[Any]:
         """Return an operation on this function that deploys it first. It belongs to the current session."""
-        return self._on_platform(operation, (self.app.name, self.action, args, kwargs, current(self.client())))
+        what = (self.app.name, self.action, self.arguments(args), kwargs, current(self.client()))
+        return self._on_platform(operation, what)
 
     def _on_platform(self, operation: Callable[..., Operation[Any]], what: tuple[Any, ...]) -> Operation[Any]:
         yield from self.deploy_once()
@@ -166,7 +177,7 @@ class Function(Generic[P, R]):
         except NotFoundError:
             if not self.app.autodeploy:
                 raise
-        self._deployed = "no"  # it was deleted; the call did not start, so it can be repeated
+        self.forget_deployment()  # it was deleted; the call did not start, so it can be repeated
         yield from self.deploy_once()
         return (yield from operation(*what))
 
@@ -198,8 +209,12 @@ class RemoteCall(Dual[P, R]):
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         function = self._function
         if in_process.runs_here(function.action):
-            return cast("R", in_process.call(function.app.name, function.action, args, kwargs))
-        return super().__call__(*args, **kwargs)
+            return cast("R", in_process.call(function.app.name, function.action, function.arguments(args), kwargs))
+        try:
+            return function.client().run(self._over_http(*args, **kwargs))
+        except Exception as error:
+            without_own_frames(error)
+            raise
 
     def _over_http(self, /, *args: P.args, **kwargs: P.kwargs) -> Operation[R]:
         return cast("R", (yield from self._function.on_platform(calls.call, args, kwargs)))

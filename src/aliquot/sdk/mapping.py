@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from aliquot.sdk.client import Client
 from aliquot.sdk.errors import UsageError
+from aliquot.sdk.tracebacks import without_own_frames
 from aliquot.sdk.wire import Operation
 
 _LOOK_AHEAD = 4
@@ -69,7 +70,7 @@ def steps(start: Start, concurrency: int, *, return_exceptions: bool) -> Steps:
         elif return_exceptions and isinstance(error, Exception):
             yield EmitResult(error)
         else:
-            raise error
+            raise without_own_frames(error)
 
 
 def drive(client: Client, algorithm: Steps, inputs: Iterable[Any], concurrency: int) -> Iterator[Any]:

@@ -1,8 +1,8 @@
 """The needs of a function: from its decorator to the limits and annotations of its action."""
 
 import re
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypedDict, Unpack
 
 from aliquot.sdk.errors import UsageError
 from aliquot.sdk.units import read_mib, read_ms, read_names, read_positive, read_share, read_variables
@@ -14,8 +14,29 @@ _GROUP = "[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}"
 ANNOTATIONS = (
     *("sdk", "sdk-app", "sdk-digest", "imports", "requirements", "gpu-share", "gpu-memory", "gpu-share-limit"),
     *("gpu-memory-limit", "latency-slo-ms", "weight", "datasets", "rerun", "group", "durable"),
-    *("env", "secrets"),
+    *("env", "secrets", "exit", "sdk-file"),
 )
+
+
+class FunctionArguments(TypedDict, total=False):
+    """The arguments of `@app.function` and `@app.cls`, which `App.function` explains."""
+
+    gpu: float | None
+    gpu_memory: str | int | None
+    gpu_limit: float | None
+    gpu_memory_limit: str | int | None
+    memory: str | int | None
+    timeout: str | float | None
+    latency_slo: str | float | None
+    weight: float | None
+    imports: list[str] | tuple[str, ...]
+    requirements: list[str] | tuple[str, ...]
+    datasets: list[str] | tuple[str, ...]
+    rerun: bool
+    group: str | None
+    calls: bool | None
+    env: Mapping[str, str] | None
+    secrets: list[str] | tuple[str, ...]
 
 
 class FunctionNeeds(NamedTuple):
@@ -37,6 +58,7 @@ class FunctionNeeds(NamedTuple):
     calls: bool | None = None
     env: tuple[tuple[str, str], ...] = ()
     secrets: tuple[str, ...] = ()
+    exit: bool = False  # it has methods that run when its sandbox is stopped
 
     def limits(self) -> dict[str, int]:
         return {"timeout": self.timeout_ms, "memory": self.memory_mib}
@@ -57,6 +79,7 @@ class FunctionNeeds(NamedTuple):
             "provide-api-key": self.calls,
             "env": dict(self.env) or None,
             "secrets": list(self.secrets) or None,
+            "exit": self.exit or None,
         }
         return {key: value for key, value in said.items() if value is not None}
 
@@ -66,52 +89,53 @@ def check_group(group: object) -> None:
         raise UsageError(f"group: {group!r} is not a name; it takes letters, digits, '_', '-' and '.', at most 64")
 
 
-def read_needs(
-    *,
-    gpu: float | None,
-    gpu_memory: str | int | None,
-    gpu_limit: float | None,
-    gpu_memory_limit: str | int | None,
-    memory: str | int | None,
-    timeout: str | float | None,
-    latency_slo: str | float | None,
-    weight: float | None,
-    imports: list[str] | tuple[str, ...],
-    requirements: list[str] | tuple[str, ...],
-    datasets: list[str] | tuple[str, ...],
-    rerun: bool,
-    group: str | None,
-    calls: bool | None,
-    env: Mapping[str, str] | None,
-    secrets: list[str] | tuple[str, ...],
-) -> FunctionNeeds:
+def read_needs(**arguments: Unpack[FunctionArguments]) -> FunctionNeeds:
     """Check and parse the arguments of the decorator. A typing mistake must not become a default."""
-    of_gpu = {"gpu_memory": gpu_memory, "gpu_limit": gpu_limit, "gpu_memory_limit": gpu_memory_limit}
-    for argument, value in of_gpu.items():
-        if value is not None and gpu is None:
-            raise UsageError(f"{argument}: {value!r} needs a GPU; say how much of one, such as gpu=0.25")
-    for name, flag in (("rerun", rerun), ("calls", bool(calls) if calls is None else calls)):
-        if not isinstance(flag, bool):
-            raise UsageError(f"{name}: {flag!r} does not fit; it takes True or False")
-    check_group(group)
-    for module in read_names(imports, "imports"):
+    known = FunctionArguments.__annotations__
+    for name in arguments:
+        if name not in known:
+            raise UsageError(f"{name}: there is no such argument; there are {', '.join(known)}")
+    given: dict[str, Any] = {name: value for name, value in arguments.items() if value is not None}
+    for name in ("gpu_memory", "gpu_limit", "gpu_memory_limit"):
+        if name in given and "gpu" not in given:
+            raise UsageError(f"{name}: {given[name]!r} needs a GPU; say how much of one, such as gpu=0.25")
+    for name in ("rerun", "calls"):
+        if not isinstance(given.get(name, False), bool):
+            raise UsageError(f"{name}: {given[name]!r} does not fit; it takes True or False")
+    check_group(given.get("group"))
+    needs = FunctionNeeds(
+        **{field: read(given[name], name) for name, (field, read) in _READERS.items() if name in given}
+    )
+    for module in needs.imports:
         if not all(part.isidentifier() for part in module.split(".")):
             raise UsageError(f"imports: {module!r} is not a module's name; versions belong into requirements")
-    return FunctionNeeds(
-        gpu_share=None if gpu is None else read_share(gpu, "gpu"),
-        gpu_memory_mib=None if gpu_memory is None else read_mib(gpu_memory, "gpu_memory"),
-        gpu_share_limit=None if gpu_limit is None else read_share(gpu_limit, "gpu_limit"),
-        gpu_memory_limit_mib=None if gpu_memory_limit is None else read_mib(gpu_memory_limit, "gpu_memory_limit"),
-        memory_mib=DEFAULT_MEMORY_MIB if memory is None else read_mib(memory, "memory"),
-        timeout_ms=DEFAULT_TIMEOUT_MS if timeout is None else read_ms(timeout, "timeout"),
-        latency_slo_ms=None if latency_slo is None else read_ms(latency_slo, "latency_slo"),
-        weight=None if weight is None else read_positive(weight, "weight"),
-        imports=tuple(imports),
-        requirements=read_names(requirements, "requirements"),
-        datasets=read_names(datasets, "datasets", "imagenet"),
-        rerun=rerun,
-        group=group,
-        calls=calls,
-        env=() if env is None else read_variables(env, "env"),
-        secrets=read_names(secrets, "secrets", "hf"),
-    )
+    return needs
+
+
+def _as_given(value: Any, _: str) -> Any:  # noqa: ANN401 - checked before
+    return value
+
+
+def _names_like(example: str) -> Callable[[Any, str], tuple[str, ...]]:
+    return lambda value, argument: read_names(value, argument, example)
+
+
+# The field of `FunctionNeeds` for each argument, and the function that reads it.
+_READERS: dict[str, tuple[str, Callable[[Any, str], Any]]] = {
+    "gpu": ("gpu_share", read_share),
+    "gpu_memory": ("gpu_memory_mib", read_mib),
+    "gpu_limit": ("gpu_share_limit", read_share),
+    "gpu_memory_limit": ("gpu_memory_limit_mib", read_mib),
+    "memory": ("memory_mib", read_mib),
+    "timeout": ("timeout_ms", read_ms),
+    "latency_slo": ("latency_slo_ms", read_ms),
+    "weight": ("weight", read_positive),
+    "imports": ("imports", _names_like("numpy")),
+    "requirements": ("requirements", _names_like("numpy")),
+    "datasets": ("datasets", _names_like("imagenet")),
+    "rerun": ("rerun", _as_given),
+    "group": ("group", _as_given),
+    "calls": ("calls", _as_given),
+    "env": ("env", read_variables),
+    "secrets": ("secrets", _names_like("hf")),
+}

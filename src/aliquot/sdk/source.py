@@ -19,6 +19,7 @@ class AppCode(NamedTuple):
 
     text: str  # Python, or base64 of a zip
     digest: str
+    file: str  # the name of the app's file, for tracebacks
 
 
 def read_code(app: str, module: dict[str, Any], include: tuple[str, ...]) -> AppCode:
@@ -43,7 +44,7 @@ def read_code(app: str, module: dict[str, Any], include: tuple[str, ...]) -> App
         text = zip_files({"__main__.py": text.encode(), **{name: _bytes(path) for name, path in files.items()}})
     if len(text) > _MAX_BYTES * 4 // 3:
         raise UsageError(f"app {app!r}: its code has {len(text) >> 20} MiB; the platform takes at most 48 MiB")
-    return AppCode(text, sha256(text.encode()).hexdigest())
+    return AppCode(text, sha256(text.encode()).hexdigest(), os.path.basename(path))
 
 
 def _included(app: str, folder: str, include: tuple[str, ...]) -> dict[str, str]:

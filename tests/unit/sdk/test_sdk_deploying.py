@@ -31,6 +31,7 @@ def test_what_the_decorator_says_reaches_the_action(sample, stub):
     assert said == {
         "sdk": True,
         "sdk-app": "sample",
+        "sdk-file": "sample.py",
         "gpu-share": 0.25,
         "gpu-memory": 1536,
         "latency-slo-ms": 200,

@@ -21,6 +21,7 @@ from aliquot.live.store.records import Action
 _MAX_LIST_LENGTH = 256
 _MAX_MEMORY_MB = 1_073_741_824
 _MAX_TEXT_LENGTH = 1024
+_MAX_FILE_NAME_LENGTH = 255
 _MAX_VALUE_LENGTH = 32 * KIB  # of an environment variable
 _MIN_SHARE, _SHARE_STEP = 0.01, 0.005  # the step allows an eighth of a GPU, 0.125
 _MAX_GPUS = 1024
@@ -51,6 +52,8 @@ class ActionNeeds(Struct, frozen=True):
     group: str = ""  # group that shares sandboxes, or empty
     env: tuple[tuple[str, str], ...] = ()  # environment variables
     secrets: tuple[str, ...] = ()  # names of secrets, whose variables it gets
+    exit: bool = False  # it has code to run when its sandbox is stopped
+    file: str = ""  # name of the file that the code comes from, or empty
 
     @property
     def memory_limit_bytes(self) -> int:
@@ -160,6 +163,11 @@ def _group(value: object) -> object:
     return value if isinstance(value, str) and _GROUP.fullmatch(value) else UNSET
 
 
+def _file_name(value: object) -> object:
+    good = isinstance(value, str) and 0 < len(value) <= _MAX_FILE_NAME_LENGTH and value.isprintable()
+    return value if good and "/" not in str(value) else UNSET
+
+
 def _variables(value: object) -> object:
     if not isinstance(value, dict) or len(value) > _MAX_LIST_LENGTH:
         return UNSET
@@ -216,6 +224,8 @@ ANNOTATIONS = {
     ),
     "secrets": _NeedsAnnotation("secrets", 'a list of names of secrets, such as ["hf"]', _texts(is_name)),
     "sdk": _NeedsAnnotation("sdk", "true or false", _flag),
+    "sdk-file": _NeedsAnnotation("file", "the name of a file", _file_name),
+    "exit": _NeedsAnnotation("exit", "true or false", _flag),
 }
 
 

@@ -76,6 +76,8 @@ def launch(
         if is_group
         else (),
         init_names=() if is_group else one.init_names,
+        file="" if is_group else one.file,
+        exit=not is_group and needs.exit,
     )
 
 
@@ -107,7 +109,7 @@ def member(resolved: ResolvedAction, payload: bytes | memoryview = b"", secrets:
         env |= secrets(resolved)
     env |= {"__OW_ACTION_NAME": str(action.full_name), "__OW_ACTION_VERSION": action.version}
     code = action.exec
-    return Member(resolved.function, code.code, code.binary, code.main or "main", env, needs.sdk, names)
+    return Member(resolved.function, code.code, code.binary, code.main or "main", env, needs.sdk, names, needs.file)
 
 
 def _given_values(names: tuple[str, ...], payload: bytes | memoryview) -> dict[str, str]:

@@ -52,6 +52,7 @@ class Member(Struct, frozen=True):
     env: dict[str, str]
     sdk: bool
     init_names: tuple[str, ...] = ()  # parameters that are variables of the environment and no arguments
+    file: str = ""  # name of the file that the code comes from, or empty
 
 
 class Launch(Struct, frozen=True):
@@ -81,6 +82,8 @@ class Launch(Struct, frozen=True):
     datasets: tuple[str, ...] = ()  # names of the datasets that are mounted as directories
     members: tuple[Member, ...] = ()  # the functions of a group
     init_names: tuple[str, ...] = ()  # parameters that are variables of the environment and no arguments
+    file: str = ""  # name of the file that the code comes from, or empty
+    exit: bool = False  # it has code to run when the sandbox is stopped
 
 
 class OutputListener(Protocol):

@@ -19,6 +19,7 @@ from aliquot.live.node.cgroups import SandboxCgroup
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_EXIT_TIMEOUT_S = 5.0  # for the code that a function has for the end of its sandbox
 _PROCESS_GROUP = 4  # PIDFD_SIGNAL_PROCESS_GROUP
 
 
@@ -29,6 +30,7 @@ class EventLoop(Protocol):
     def remove_reader(self, fd: int) -> bool: ...
     def add_writer(self, fd: int, callback: Callable[..., object], *args: object) -> None: ...
     def remove_writer(self, fd: int) -> bool: ...
+    def call_later(self, delay: float, callback: Callable[..., object], *args: object) -> object: ...
 
 
 class ProcessHandle:
@@ -107,6 +109,10 @@ class ProcessHandle:
             self._send_group(Signals.SIGKILL)
         self.send(Signals.SIGKILL)
         self.thaw()  # a process that is frozen by version 1 ends only then
+
+    def kill_later(self, kill: Callable[[], None]) -> None:
+        """Call `kill` after the time that a function has for the end of its sandbox."""
+        self._loop.call_later(_EXIT_TIMEOUT_S, kill)
 
     def _send_group(self, number: Signals) -> None:
         if self._pidfd is None:
@@ -225,6 +231,20 @@ class Cell:
         """Let a sandbox use the cell."""
         self.listener = listener
 
+    def end(self, *, exits: bool) -> None:
+        """Close the channels and kill the process. One that `exits` gets time to run its function's code for this.
+
+        Its launcher finds the connection closed, and ends after that code.
+        """
+        reserved = self.reserved
+        self.close()
+        if exits:
+            self.reserved = reserved  # it counts until its end
+            self.process.thaw()
+            self.process.kill_later(self.kill)
+        else:
+            self.kill()
+
     def kill(self) -> None:
         """Kill the process with all its children. `ended` is called when they have ended."""
         self._unwanted = True
@@ -289,7 +309,7 @@ class Cell:
             self._end()
 
     def _end(self) -> None:
-        self.has_ended = True
+        self.has_ended, self.reserved = True, None
         self.close()
         self._tell_ended(self)
 

@@ -51,6 +51,7 @@ def _describe_launch(
         "cpu_group": cpu_group,  # a descriptor comes with the init
         "ahead": ahead,  # the same
         "init_names": launch.init_names,
+        "file": launch.file,
     }
     if launch.members:
         description |= {"members": [asdict(member) for member in launch.members], "first": launch.main}

@@ -105,7 +105,7 @@ class LocalSandbox:
         """End the sandbox with all its children. Nothing is reported any more."""
         if self.state == GONE:
             return
-        self.state = GONE
+        idle, self.state = self.state == IDLE, GONE
         self._connection.close()
         self._readers.stop()
         if self.channel is not None:
@@ -114,8 +114,7 @@ class LocalSandbox:
             self._handed.close()
         if self._init is not None:
             self._init.close()
-        self.cell.close()
-        self.cell.kill()
+        self.cell.end(exits=idle and self.launch.exit)
         self._end_start()
 
     def fail(self, status: Status, text: str) -> None:
