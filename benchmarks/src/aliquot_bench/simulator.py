@@ -16,7 +16,8 @@ from aliquot.core.events import Event, InvocationArrived, RunFinished, SandboxSt
 from aliquot.core.model import DeviceSpec
 from aliquot.core.units import GIB
 from aliquot.sim.arrivals import Arrival, WorkloadOverview, make_overview
-from aliquot.sim.engine import Scenario, few_collections, simulate
+from aliquot.sim.collecting import few_collections
+from aliquot.sim.engine import Scenario, simulate
 from aliquot.sim.plots import PlotLine, PlotPanel, draw_panels
 from aliquot.sim.report import RunReport
 from aliquot.sim.workloads import WorkloadSpec, make_arrivals, make_functions

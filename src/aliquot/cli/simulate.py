@@ -104,6 +104,13 @@ def simulate(
     batching: Annotated[
         str, typer.Option(help="How calls of one function run together: target, greedy, aimd or none.")
     ] = "target",
+    graphs: Annotated[
+        Path | None,
+        typer.Option(
+            help="A TOML file with a table GRAPH.STAGE for each stage: function, after, probability. An arrival may "
+            "name a graph instead of a function."
+        ),
+    ] = None,
     files: Annotated[
         Path | None, typer.Option(help="A CSV file with dataset,path,mib: the files that calls may read.")
     ] = None,
@@ -150,11 +157,13 @@ def simulate(
     from aliquot.cli.comparison import ComparisonFiles, compare
     from aliquot.sim.contention import parse_curve
     from aliquot.sim.engine import Scenario
+    from aliquot.sim.graphs import read_graphs
     from aliquot.sim.nodes import parse_losses
     from aliquot.sim.traces import FunctionsFile, TraceFile
 
     outputs = ComparisonFiles(json, plot, schedule, calls)
-    outputs.check({"--arrivals": arrivals, "--functions": functions, "--files": files, "--device-spec": device_spec})
+    inputs = {"--arrivals": arrivals, "--functions": functions, "--files": files, "--device-spec": device_spec}
+    outputs.check({**inputs, "--graphs": graphs})
     runs = _runs(
         policy,
         prefetching,
@@ -180,10 +189,11 @@ def simulate(
     storage = _storage(files, link, link_latency, cache, cache_eviction, predictor, session_lead)
     if storage.files and nodes:
         raise InputError("--files: the simulator has one cache for files, so leave [nodes] out of the device file")
+    known = {} if graphs is None else read_graphs(graphs, listed.functions)
     scenario = Scenario(
         all_devices,
         listed.functions,
-        TraceFile(arrivals, listed.functions, storage.files),
+        TraceFile(arrivals, listed.functions, storage.files, known),
         parse_weights(tenant_weight or [], "--tenant-weight"),
         parse_curve(interference),
         bus == "shared",
@@ -192,6 +202,7 @@ def simulate(
         None if host_memory is None else parse_size(host_memory, "--host-memory"),
         nodes,
         parse_losses(lose or [], nodes),
+        known,
     )
     compare(scenario, runs, outputs, f"{arrivals.name} on {len(all_devices)} devices, D = {concurrency}")
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from aliquot.core.admission.records import Late, Prefer
-from aliquot.core.model import DeviceSpec, FunctionSpec, NodeSpec
+from aliquot.core.model import DeviceSpec, FunctionSpec, GraphSpec, NodeSpec
 from aliquot.core.places import Place
 
 
@@ -122,6 +122,43 @@ class InvocationArrived(Struct, frozen=True, tag=True, gc=False, omit_defaults=T
     prefer: Prefer = Prefer.COST
     execution: str | None = None  # the execution of a workflow that it belongs to
     stage: str | None = None  # of that execution
+
+
+class GraphDeployed(Struct, frozen=True, tag=True):
+    """A graph of functions is new or has a new version. Its functions are deployed."""
+
+    tenant: str
+    graph: GraphSpec
+
+
+class GraphRemoved(Struct, frozen=True, tag=True):
+    tenant: str
+    graph: str
+
+
+class ExecutionArrived(Struct, frozen=True, tag=True, gc=False, omit_defaults=True):
+    """A whole graph is to be executed within its limits. Its calls follow, each when its inputs are there."""
+
+    execution: str
+    tenant: str
+    graph: str
+    deadline_s: float | None = None  # counted from the arrival
+    cost_limit: float | None = None
+    late: Late = Late.RUN
+    prefer: Prefer = Prefer.COST
+
+
+class StageSkipped(Struct, frozen=True, tag=True, gc=False):
+    """A stage of the execution will not run."""
+
+    execution: str
+    stage: str
+
+
+class ExecutionEnded(Struct, frozen=True, tag=True, gc=False):
+    """No further call of the execution will arrive."""
+
+    execution: str
 
 
 class InvocationCancelled(Struct, frozen=True, tag=True, gc=False):
@@ -239,6 +276,11 @@ Event: TypeAlias = (
     | TenantWeightSet
     | FunctionDeployed
     | FunctionRemoved
+    | GraphDeployed
+    | GraphRemoved
+    | ExecutionArrived
+    | StageSkipped
+    | ExecutionEnded
     | InvocationArrived
     | InvocationCancelled
     | SandboxStarted

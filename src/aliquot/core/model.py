@@ -135,3 +135,19 @@ class FunctionSpec(Struct, frozen=True):
             bandwidth = device.bandwidth_bytes_s
             times = replace(times, load_s=self.memory_bytes / bandwidth if bandwidth else 0)
         return times
+
+
+class GraphStage(Struct, frozen=True):
+    """One function of a graph, and the stages whose results it needs."""
+
+    name: str
+    function: str
+    after: tuple[str, ...] = ()
+    probability: float = 1  # that it runs at all; a stage that may be skipped has less than 1
+
+
+class GraphSpec(Struct, frozen=True):
+    """A graph of functions of one tenant that is executed as one."""
+
+    name: str
+    stages: tuple[GraphStage, ...]

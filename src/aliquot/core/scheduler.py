@@ -13,6 +13,7 @@ from math import inf
 from typing import Any
 
 from aliquot.core.admission.admitter import Admitter
+from aliquot.core.admission.graphs import Graphs
 from aliquot.core.admission.interfaces import Admission
 from aliquot.core.calls import Calls
 from aliquot.core.commands import Command, Complete, Fail, Reject, WakeAt
@@ -96,6 +97,7 @@ class Scheduler:
         self._dispatcher = Dispatcher(self.registry, self.pool, self.slices, self.prefetcher, batching, self._outbox)
         self._membership = Membership(self.registry, self.pool, self._calls, self._timers, self.prefetcher, node_wait_s)
         self.admitter = Admitter(admission)
+        self.graphs = Graphs(self.registry)
         self._arrivals = 0
         self._alone = False  # whether the current event is the only one of its step
         self._domains: list[Domain] = []  # those of the registry, as a list for the loops of every step
@@ -104,6 +106,7 @@ class Scheduler:
     def _make_handlers(self) -> dict[type[Event], Callable[..., None]]:
         return {
             **{kind: partial(self._membership_changed, handle) for kind, handle in self._membership.handlers().items()},
+            **self.graphs.handlers(),
             UtilisationMeasured: self._utilisation_measured,
             TenantWeightSet: lambda event: self.registry.set_weight(event.tenant, event.weight),
             FunctionDeployed: self._function_deployed,

@@ -1,9 +1,11 @@
-"""Check declared functions and devices before they change any state."""
+"""Check declared functions, graphs and devices before they change any state."""
 
 from collections.abc import Iterator
 from math import inf, isfinite
 
-from aliquot.core.model import CPU, MAX_BATCH, DeviceSpec, FunctionSpec, Times
+from aliquot.core.admission.network import in_order
+from aliquot.core.errors import InputError
+from aliquot.core.model import CPU, MAX_BATCH, DeviceSpec, FunctionSpec, GraphSpec, Times
 from aliquot.core.places import SEPARATOR
 
 
@@ -50,6 +52,22 @@ def device_problems(device: DeviceSpec) -> Iterator[str]:
         yield f"lanes {device.lanes} is not from 1 to its concurrency, {device.concurrency}"
     if device.memory_bytes is not None and device.memory_bytes < 0:
         yield f"memory_bytes {device.memory_bytes} is below 0"
+
+
+def graph_problems(graph: GraphSpec) -> Iterator[str]:
+    """Yield a text for each invalid field of a graph, or the first circle in it."""
+    if not graph.stages:
+        yield "it has no stages"
+    names = [stage.name for stage in graph.stages]
+    for stage in graph.stages:
+        if names.count(stage.name) > 1:
+            yield f"stage '{stage.name}' is listed twice"
+        if not 0 <= stage.probability <= 1:
+            yield f"stage '{stage.name}': probability {stage.probability} is not from 0 to 1"
+    try:
+        in_order({stage.name: stage.after for stage in graph.stages})
+    except InputError as error:
+        yield str(error)
 
 
 def _time_problems(times: Times, where: str) -> Iterator[str]:

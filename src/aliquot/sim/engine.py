@@ -1,8 +1,6 @@
 """The simulation loop: take the next events from the queue, step the core, and perform its commands."""
 
-import gc
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from functools import partial
 from itertools import chain
 from math import inf
@@ -37,7 +35,9 @@ from aliquot.core.errors import SchedulerError
 from aliquot.core.events import (
     DeviceAdded,
     Event,
+    ExecutionArrived,
     FunctionDeployed,
+    GraphDeployed,
     HostMemorySet,
     InvocationArrived,
     NodeJoined,
@@ -47,19 +47,21 @@ from aliquot.core.events import (
 )
 from aliquot.core.interfaces import Queueing
 from aliquot.core.invariants import check
-from aliquot.core.model import DeviceSpec, FunctionSpec, NodeSpec
+from aliquot.core.model import DeviceSpec, FlowKey, FunctionSpec, GraphSpec, NodeSpec
 from aliquot.sim.arrivals import Arrival, Workload, WorkloadOverview
 from aliquot.sim.clairvoyant import queueing_policies
+from aliquot.sim.collecting import few_collections
 from aliquot.sim.contention import InterferenceCurve
 from aliquot.sim.event_queue import EventQueue
+from aliquot.sim.executions import SimulatedExecutions
 from aliquot.sim.fabric.fabric import SimulatedFabric
 from aliquot.sim.fabric.storage import StorageSettings
+from aliquot.sim.graphs import called_flows
 from aliquot.sim.machine import FunctionPlacement, SimulatedMachine
 from aliquot.sim.nodes import NodeLoss
 from aliquot.sim.recorder import CallLine, DispatchLine, RunRecorder, SimulatedCall
 from aliquot.sim.sessions import SessionExpiry
 
-COLLECT_AFTER = 50_000  # objects made and not dropped between two collections of garbage
 PROGRESS_EVERY = 500  # ended calls between two reports of progress
 FAIRNESS_SAMPLES = 60  # evenly spread over the arrivals
 
@@ -78,6 +80,7 @@ class Scenario(Struct):
     host_memory_bytes: int | None = None  # for all sandboxes of a node together; None means unbounded
     nodes: list[NodeSpec] = []  # the nodes that devices belong to, unless they belong to one without a name
     losses: list[NodeLoss] = []
+    graphs: dict[str, GraphSpec] = {}  # an arrival may name one of them instead of a function
 
     def deployed(self, function: str) -> FunctionSpec:
         """Return the function as it is deployed. Its sandboxes claim host memory for their bytes, unless it says."""
@@ -101,7 +104,8 @@ class Simulation:
         on_end: Callable[[CallLine], None] | None = None,
     ) -> None:
         self._scenario = scenario
-        self._flows = overview.flows
+        self._flows = called_flows(overview.flows, scenario.graphs)
+        self._graphs = [key for key in overview.flows if key.function in scenario.graphs]
         self._sample_every_s = overview.last_s / FAIRNESS_SAMPLES
         self.scheduler = assemble(settings, queueing)
         self._queue = EventQueue()
@@ -120,7 +124,9 @@ class Simulation:
         self._calls: dict[str, SimulatedCall] = {}
         self._next_number = 0
         self.ended = 0
-        self.recorder = _make_recorder(scenario, overview, on_dispatch, on_end)
+        self.recorder = _make_recorder(scenario, self._flows, on_dispatch, on_end)
+        self.recorder.add_graphs(self._graphs)
+        self._executions = SimulatedExecutions(scenario.graphs, self._queue.add, self.recorder)
         self._performers = self._make_performers()
         self._has_files = bool(scenario.storage.files)
         self._shares_compute = self._machine.shares_compute
@@ -180,6 +186,7 @@ class Simulation:
                 self._joining(),
                 (TenantWeightSet(tenant, weight) for tenant, weight in scenario.tenant_weights.items()),
                 (FunctionDeployed(key.tenant, scenario.deployed(key.function)) for key in self._flows),
+                (GraphDeployed(key.tenant, scenario.graphs[key.function]) for key in self._graphs),
             )
         )
 
@@ -198,9 +205,11 @@ class Simulation:
             if bound is not None:
                 yield HostMemorySet(bound, name)
 
-    def _arrive(self, arrival: Arrival, now: float) -> InvocationArrived:
+    def _arrive(self, arrival: Arrival, now: float) -> InvocationArrived | ExecutionArrived:
         name = str(self._next_number)
         self._next_number += 1
+        if arrival.function in self._scenario.graphs:
+            return self._executions.arrive(name, arrival)
         self._calls[name] = self.recorder.arrived(arrival, now)
         _, function, tenant, _, deadline_s, cost_limit, session, _, late = arrival
         if session is not None:
@@ -215,6 +224,11 @@ class Simulation:
         performers = self._performers
         for command in self.scheduler.step(now, events):
             performers[type(command)](command, now)
+        if self._graphs:
+            self.recorder.step_ended(now)
+            self._executions.step_ended(now)
+            self._calls.update(self._executions.calls)
+            self._executions.calls.clear()
         if self._checks:
             check(self.scheduler)
 
@@ -268,17 +282,30 @@ class Simulation:
         self.ended += 1
         if call.arrival.session is not None:
             self._sessions.ended(call.arrival, now)
+        if self._graphs:
+            self._executions.call_ended(command.invocation, call.cost(now), now)
 
     def _reject(self, command: Reject, now: float) -> None:
+        if command.invocation in self._executions:
+            self._executions.refused(command.invocation, command.refusal, now)
+            self.ended += 1
+            return
         call = self._calls.pop(command.invocation)
         self.recorder.rejected(call, command.refusal, now)
         self._ended(call, now)
+        self._executions.call_ended(command.invocation, 0, now, failed=True)
 
     def _promise(self, command: Promise, _now: float) -> None:
-        self._calls[command.invocation].promised = True
+        if command.invocation in self._executions:
+            self._executions.promised(command.invocation)
+        else:
+            self._calls[command.invocation].promised = True
 
     def _break_promise(self, command: BreakPromise, _now: float) -> None:
-        self._calls[command.invocation].blame = command.blame
+        if command.invocation in self._executions:
+            self._executions.broken(command.invocation, command.blame)
+        else:
+            self._calls[command.invocation].blame = command.blame
 
     def _ended(self, call: SimulatedCall, now: float) -> None:
         self.ended += 1
@@ -293,6 +320,7 @@ class Simulation:
             self._fabric.close(command.invocation, now)
         self.recorder.failed(call, now)
         self._ended(call, now)
+        self._executions.call_ended(command.invocation, 0, now, failed=True)
 
     def _start_sandbox(self, command: StartSandbox, now: float) -> None:
         self._machine.start(command, now)
@@ -318,11 +346,11 @@ class Simulation:
 
 def _make_recorder(
     scenario: Scenario,
-    overview: WorkloadOverview,
+    flows: list[FlowKey],
     on_dispatch: Callable[[DispatchLine], None] | None,
     on_end: Callable[[CallLine], None] | None,
 ) -> RunRecorder:
-    functions = {key: scenario.functions[key.function] for key in overview.flows}
+    functions = {key: scenario.functions[key.function] for key in flows}
     weights = {key: scenario.tenant_weights.get(key.tenant, 1) * functions[key].weight for key in functions}
     return RunRecorder(weights, {key: domain_of(functions[key]) for key in functions}, on_dispatch, on_end)
 
@@ -354,20 +382,3 @@ def simulate(
     if on_progress is not None:
         on_progress(simulation.ended)
     return simulation.recorder
-
-
-@contextmanager
-def few_collections() -> Iterator[None]:
-    """Let the garbage collector leave out what is there already, and run more rarely.
-
-    A simulation makes and drops objects all the time, and almost none of them in cycles. Searching a long trace and the
-    flows of thousands of functions for garbage again and again would take longer than the decisions.
-    """
-    thresholds = gc.get_threshold()
-    gc.freeze()
-    gc.set_threshold(COLLECT_AFTER, *thresholds[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*thresholds)
-        gc.unfreeze()

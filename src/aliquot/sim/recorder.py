@@ -84,6 +84,10 @@ class SimulatedCall:
         self.promised = False
         self.blame: Blame | None = None  # for its broken promise
 
+    def cost(self, now: float) -> float:
+        """Return the cost of a call that ends now."""
+        return self.price_s * (now - self.dispatched)
+
 
 class RunRecorder:
     """Collects the results of one run."""
@@ -190,32 +194,59 @@ class RunRecorder:
         if arrival.deadline_s is not None:
             flow.deadlines += 1
             flow.deadlines_met += latency_s <= arrival.deadline_s
-        flow.cost += call.price_s * (now - call.dispatched)
+        flow.cost += call.cost(now)
         self._ended(call, "completed", now)
         if call.accelerated:
             self.busy_s += share * (now - call.started)
         self.last_finish_s = now
         flow.fairness.rate_changed(flow.meter, -share, now)
 
+    def add_graphs(self, keys: Iterable[FlowKey]) -> None:
+        """Add the graphs that are executed. They hold no devices themselves, so they have no part in fairness."""
+        for key in keys:
+            meter = FairnessMeter({key: 1})
+            self.flows[key] = self._flows[*key,] = FlowRecord(meter, meter.flow(key))
+
+    def execution_ended(
+        self, arrival: Arrival, end: str, now: float, cost: float, reason: str, *, promised: bool, blame: Blame | None
+    ) -> None:
+        """Record how the execution of a graph ended. Its calls are recorded on their own."""
+        flow = self._flows[arrival[2], arrival[1]]
+        latency_s = between(arrival[0], now)
+        flow.deadlines += arrival.deadline_s is not None
+        flow.rejected += end == "rejected"
+        flow.failed += end == "failed"
+        if end == "completed":
+            flow.latency_s.append(latency_s)
+            flow.deadlines_met += arrival.deadline_s is not None and latency_s <= arrival.deadline_s
+        if reason:
+            flow.refused[reason] = flow.refused.get(reason, 0) + 1
+        self._count(flow, CallLine(
+            arrival.time_s, arrival.function, arrival.tenant, end, now, "", promised, None,
+            "" if blame is None else blame, cost, reason,
+        ), arrival)  # fmt: skip
+
     def _ended(self, call: SimulatedCall, end: str, now: float, *, reason: str = "") -> None:
         """Record how a call ended: its promise was kept or broken, and what it cost."""
-        flow, arrival = call.flow, call.arrival
-        cost = call.price_s * (now - call.dispatched) if end == "completed" else 0.0
-        met = None
+        arrival = call.arrival
+        cost = call.cost(now) if end == "completed" else 0.0
+        blame = "" if call.blame is None else call.blame
+        self._count(call.flow, CallLine(
+            arrival.time_s, arrival.function, arrival.tenant, end, now, call.device, call.promised, None, blame, cost,
+            reason,
+        ), arrival)  # fmt: skip
+
+    def _count(self, flow: FlowRecord, line: CallLine, arrival: Arrival) -> None:
+        """Count the promise of a call or an execution, and pass on its line."""
         if arrival.deadline_s is not None or arrival.cost_limit is not None:
-            met = end == "completed" and call.blame is None and _within_limits(arrival, cost, now)
-            flow.promised += call.promised
-            flow.kept += call.promised and met
-            if call.promised and not met:
-                flow.broken[call.blame or Blame.PLATFORM] += 1
+            met = line.end == "completed" and not line.blame and _within_limits(arrival, line.cost, line.ended_s)
+            line = line._replace(met=met)
+            flow.promised += line.promised
+            flow.kept += line.promised and met
+            if line.promised and not met:
+                flow.broken[Blame(line.blame) if line.blame else Blame.PLATFORM] += 1
         if self._on_end is not None:
-            blame = "" if call.blame is None else call.blame
-            self._on_end(
-                CallLine(
-                    arrival.time_s, arrival.function, arrival.tenant, end, now, call.device, call.promised, met, blame,
-                    cost, reason,
-                )
-            )  # fmt: skip
+            self._on_end(line)
 
     def sample_fairness(self, now: float) -> None:
         """Append Jain's index since the last sample, if flows competed in that time."""

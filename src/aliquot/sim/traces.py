@@ -1,6 +1,6 @@
 """Readers for the two main files of a simulation: a stream of arrivals, and the functions that they call."""
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from aliquot.config import MAX_WEIGHT, MIN_WEIGHT
@@ -26,11 +26,16 @@ class TraceFile:
     optional = ("tenant", "run_s", "deadline_s", "cost_limit", "session", "reads", "late")
 
     def __init__(
-        self, path: Path, functions: Mapping[str, FunctionSpec], files: Container[FileKey] = frozenset()
+        self,
+        path: Path,
+        functions: Mapping[str, FunctionSpec],
+        files: Container[FileKey] = frozenset(),
+        graphs: Collection[str] = (),
     ) -> None:
         self.path = path
         self._functions = functions
         self._files = files
+        self._graphs = graphs
 
     def overview(self) -> WorkloadOverview:
         """Read the whole file once, so that every error in it is reported before the simulation."""
@@ -45,7 +50,7 @@ class TraceFile:
             latest = time_s
             function = row.text("function")
             if function not in self._functions:
-                raise row.error(f"function '{function}' is not known; it takes one of the functions file's names")
+                self._check_graph(row, function)
             yield Arrival(
                 time_s,
                 function,
@@ -57,6 +62,15 @@ class TraceFile:
                 self._reads(row, function),
                 _late(row),
             )
+
+    def _check_graph(self, row: CsvRow, name: str) -> None:
+        """Refuse a name that is not of a graph, and what an execution of a graph cannot have."""
+        if name not in self._graphs:
+            also = " or a graph" if self._graphs else ""
+            raise row.error(f"function '{name}' is not known; it takes one of the functions file's names{also}")
+        for column in ("run_s", "session", "reads"):
+            if row.values.get(column, "").strip():
+                raise row.error(f"{column} is '{row.values[column]}'; the graph {name} takes none")
 
     def _reads(self, row: CsvRow, function: str) -> tuple[str, ...]:
         text = row.values.get("reads", "").strip()

@@ -33,7 +33,7 @@ class StageChoices(NamedTuple):
     after: tuple[str, ...] = ()
 
 
-class Placement(NamedTuple):
+class GraphPlacement(NamedTuple):
     """A kind of device for each stage, with the latency and the cost of the whole graph on idle devices."""
 
     latency_s: float
@@ -68,7 +68,7 @@ class Placements:
 
     def candidates(
         self, latency_s: float | None, cost: float | None, prefer: Prefer = Prefer.COST, limit: int = MAX_CANDIDATES
-    ) -> list[Placement]:
+    ) -> list[GraphPlacement]:
         """Return the placements that keep both limits on idle devices, the preferred ones first."""
         within = [
             label
@@ -102,8 +102,8 @@ class Placements:
         return labels[::-1]
 
 
-def _placement(label: Label) -> Placement:
-    return Placement(label.latency_s, label.cost, label.kinds())
+def _placement(label: Label) -> GraphPlacement:
+    return GraphPlacement(label.latency_s, label.cost, label.kinds())
 
 
 def _stage_frontier(stage: StageChoices) -> ParetoFrontier:

@@ -1,0 +1,1 @@
+"""The benchmark `slo`: deadlines and budgets, against published methods and the offline optimum."""
