@@ -112,8 +112,8 @@ class Rig:
         (sandbox,) = await wait_on_loop(look, what="a run")
         return sandbox
 
-    async def finish(self, result=b"{}"):
-        self.node.finish(await self.running(), result)
+    async def finish(self, result=b"{}", pickled=None):
+        self.node.finish(await self.running(), result, pickled=pickled)
 
     async def finish_all(self):
         """Make every sandbox ready and end every run, until no call is left."""

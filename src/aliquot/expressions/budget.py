@@ -18,6 +18,7 @@ MAX_NESTING = 40
 
 NUMBER_SIZE = 8
 CONTAINERS = (list, dict, tuple)
+COMPARABLE = frozenset({*CONTAINERS, str, int, float, bool, type(None), set, range})
 
 
 class ExpressionError(Exception):
@@ -99,7 +100,10 @@ class Budget:
         return value
 
     def compared(self, left: Value, right: Value) -> None:
-        """Pay for the comparison of two values."""
+        """Pay for the comparison of two values. One that is no JSON cannot be compared."""
+        for value in (left, right):
+            if type(value) not in COMPARABLE:
+                raise EvaluationError(f"{value!r} cannot be compared in a workflow; a function can do it", "TypeError")
         if type(left) in CONTAINERS or type(right) in CONTAINERS:
             self.spend((min(measure(left), measure(right))) >> 4)
         elif type(left) is str and type(right) is str:

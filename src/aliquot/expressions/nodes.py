@@ -4,7 +4,7 @@ import ast
 import re
 from collections.abc import Callable
 
-from aliquot.expressions.budget import EvaluationError, Value
+from aliquot.expressions.budget import COMPARABLE, EvaluationError, Value
 from aliquot.expressions.closures import Closure, Compiler, Evaluation, describe, refusal, text_key
 from aliquot.expressions.operators import BINARY, COMPARISONS, UNARY
 
@@ -113,7 +113,8 @@ def subscript(compiler: Compiler, node: ast.Subscript) -> Closure:
     def index(evaluation: Evaluation) -> Value:
         found = value(evaluation)
         if not isinstance(found, list | dict | str):
-            raise EvaluationError(f"a {type(found).__name__} has no items", "TypeError")
+            shown = f"a {type(found).__name__}" if type(found) in COMPARABLE else repr(found)
+            raise EvaluationError(f"{shown} has no items in a workflow; a function can look into it", "TypeError")
         return found[key(evaluation)]
 
     return index

@@ -11,7 +11,7 @@ import sys
 import threading
 from typing import Any, Callable, Protocol  # noqa: UP035 - Python 3.9 on
 
-from . import answers, program, runs, sdk_support
+from . import answers, objects, program, runs, sdk_support
 from .answers import RunAnswer
 from .frames import APPLICATION_ERROR, DEVELOPER_ERROR, SUCCESS
 from .member import GroupMember, ProcessState
@@ -41,6 +41,14 @@ class ResultConverter(Protocol):
     def load_failure(self, text: str, activation_id: str) -> Exception:
         """Return the exception for a function that could not be loaded."""
         ...
+
+
+class _ArgumentsError(Exception):
+    """The arguments of a run cannot be loaded."""
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
 
 
 class FunctionGroup:
@@ -83,14 +91,15 @@ class FunctionGroup:
 
     def run(self, request: dict[str, Any], payload: bytes | memoryview, buffer: int) -> RunAnswer:
         """Run the steps one after the other. Return the answer of the last one, or of the one that failed."""
-        *before, last = request["steps"]
+        first, *others = request["steps"]
         earlier = _EarlierResults(request["steps"])
         try:
-            member = self._load_member((before or [last])[0]["function"], request["env"])
-            if not (before or request["handed"] or request["hand_on"]):
+            member = self._load_member(first["function"], request["env"])
+            alone = not (others or request["handed"] or request["hand_on"])
+            if alone and request["objects"] is None:
                 return self._run_alone(member, request, payload, buffer)
             value = self._first_value(request, payload, buffer)
-            for number, following in enumerate([*before[1:], last]):
+            for number, following in enumerate(others):
                 answer, value = self._step(member, value)
                 if answer is not None:
                     return answer
@@ -98,21 +107,30 @@ class FunctionGroup:
                 env = self._report_end(SUCCESS, value)
                 member = self._load_member(following["function"], env)
                 if following["arguments"] is not None:
-                    try:
-                        value = earlier.arguments(following["arguments"])
-                    except Exception as error:  # noqa: BLE001 - the functions' values may raise anything
-                        return runs.print_and_answer(error)
+                    value = earlier.arguments(following["arguments"])
                 value = answers.merge(following["defaults"], value)
         except program.InitError as error:
             return answers.developer_error(str(error))
         except MemoryError:
             return answers.developer_error(answers.OUT_OF_MEMORY)
+        except _ArgumentsError as error:
+            return runs.print_and_answer(error.cause)
         answer, value = self._step(member, value)
-        channel = self._channel if request["hand_on"] else None
-        return runs.hand_on(value, self._max_bytes, channel) if answer is None else answer
+        if answer is not None:
+            return answer
+        if member.sdk and not request["hand_on"]:
+            return runs.answer_result(value, self._max_bytes, self._channel)
+        return runs.hand_on(value, self._max_bytes, self._channel if request["hand_on"] else None)
 
     def _first_value(self, request: dict[str, Any], payload: bytes | memoryview, buffer: int) -> Any:  # noqa: ANN401
-        """Return the value that the first step gets."""
+        """Return the value that the first step gets. Raises `_ArgumentsError`."""
+        if request["objects"] is not None:
+            try:
+                return objects.load_arguments(payload, request["steps"], request["objects"], self._channel)
+            except MemoryError:
+                raise
+            except Exception as error:  # for example a class that is not here
+                raise _ArgumentsError(error) from error
         if not request["handed"]:
             return answers.decode(str(payload, "utf-8"))
         return answers.merge(request["steps"][0]["defaults"], runs.load_payload(payload, buffer, self._channel))
@@ -128,7 +146,7 @@ class FunctionGroup:
         main = member.main
         assert main is not None  # noqa: S101 - it is loaded
         if not request["pickled"]:
-            return runs.run_json(main, payload, self._max_bytes, sdk=member.sdk)
+            return runs.run_json(main, payload, self._max_bytes, sdk=member.sdk, channel=self._channel)
         share = request["share"]
         return runs.run_pickled(main, payload, buffer, self._max_bytes, channel=self._channel, share=share)
 
@@ -217,15 +235,21 @@ class _EarlierResults:
             self._results[number] = value
 
     def arguments(self, described: dict[str, Any]) -> dict[str, Any]:
-        """Return the arguments of a step: given values, and parts of earlier results, which are not copied."""
+        """Return the arguments of a step: given values, and parts of earlier results, which are not copied.
+
+        Raises `_ArgumentsError`.
+        """
         made = {}
         for name, argument in described.items():
             if "step" not in argument:
                 made[name] = argument.get("value")
                 continue
             value = self._results[argument["step"]]
-            for key in argument.get("path", ()):
-                value = value[key]
+            try:
+                for key in argument.get("path", ()):
+                    value = value[key]
+            except Exception as error:  # the functions' values may raise anything
+                raise _ArgumentsError(error) from error
             made[name] = value
         return made
 

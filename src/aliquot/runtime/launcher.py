@@ -11,7 +11,7 @@ import os
 import select
 from typing import Any, Callable, NoReturn  # noqa: UP035 - Python 3.9 on
 
-from . import answers, exec_launcher, frames, isolation, program, runs, sdk_support
+from . import answers, exec_launcher, frames, isolation, objects, program, runs, sdk_support
 from .answers import RunAnswer
 from .control_channel import ControlChannel
 from .frames import SUCCESS
@@ -79,17 +79,18 @@ class Launcher:
             return self._run_handed(json.loads(first), second, buffer)
         self._variables.set(answers.decode(str(first, "utf-8")))
         if kind in (frames.RUN, frames.RUN_AHEAD):
-            return runs.run_json(self._main, second, self._max_bytes, sdk=self._sdk)
+            return runs.run_json(self._main, second, self._max_bytes, sdk=self._sdk, channel=self._channel)
         share = kind == frames.RUN_SHARED
         return runs.run_pickled(self._main, second, buffer, self._max_bytes, channel=self._channel, share=share)
 
     def _run_handed(self, request: dict[str, Any], payload: bytes | memoryview, buffer: int) -> RunAnswer:
-        """Run one step of a sequence of SDK functions."""
+        """Run one step of a sequence of SDK functions, or a task whose arguments have objects."""
         assert self._main is not None  # noqa: S101 - it is initialised
         self._variables.set(request["env"])
-        channel = self._channel if request["hand_on"] else None
         try:
-            if request["handed"]:
+            if request["objects"] is not None:
+                value = objects.load_arguments(payload, [], request["objects"], self._channel)
+            elif request["handed"]:
                 value = answers.merge(request["defaults"], runs.load_payload(payload, buffer, self._channel))
             else:
                 value = answers.decode(str(payload, "utf-8"))
@@ -97,7 +98,7 @@ class Launcher:
             return answers.developer_error(answers.OUT_OF_MEMORY)
         except Exception as error:  # noqa: BLE001 - for example a class that is not here
             return runs.print_and_answer(error)
-        return runs.run_value(self._main, value, self._max_bytes, channel)
+        return runs.run_value(self._main, value, self._max_bytes, self._channel, hands_on=request["hand_on"])
 
     def _init(self, description: dict[str, Any]) -> RunAnswer:
         if self._main is not None or self._group is not None:

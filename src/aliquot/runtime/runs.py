@@ -7,18 +7,27 @@ import os
 import pickle
 from typing import Any, Callable  # noqa: UP035 - Python 3.9 on
 
-from . import answers, program, values
+from . import answers, objects, program, values
 from .answers import RunAnswer
 from .control_channel import ChannelError
 from .frames import APPLICATION_ERROR, DEVELOPER_ERROR, SUCCESS
 from .summary import summarize
+
+NOT_PICKLED = "The action's result is neither JSON nor can it be pickled: {}."
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .control_channel import ControlChannel
 
 
-def run_json(main: Callable[..., Any], payload: bytes | memoryview, max_bytes: int, *, sdk: bool) -> RunAnswer:
+def run_json(
+    main: Callable[..., Any],
+    payload: bytes | memoryview,
+    max_bytes: int,
+    *,
+    sdk: bool,
+    channel: ControlChannel | None = None,
+) -> RunAnswer:
     """Call a function with a JSON object. An SDK function gets it as keyword arguments."""
     try:
         arguments = answers.decode(str(payload, "utf-8"))
@@ -27,9 +36,26 @@ def run_json(main: Callable[..., Any], payload: bytes | memoryview, max_bytes: i
         return answers.from_exit(error)
     except BaseException as error:  # noqa: BLE001 - the function's own, whatever it is
         return print_and_answer(error)
-    if sdk and not isinstance(result, dict):
-        result = {"value": result}
-    return answers.from_result(result, max_bytes)
+    if not sdk:
+        return answers.from_result(result, max_bytes)
+    return answer_result(result if isinstance(result, dict) else {"value": result}, max_bytes, channel)
+
+
+def answer_result(result: dict[str, Any], max_bytes: int, channel: ControlChannel | None) -> RunAnswer:
+    """Answer with the result of an SDK function as JSON. A task of a workflow may also return other objects."""
+    answer = answers.from_result(result, max_bytes)
+    if answer.status == SUCCESS:
+        fits = len(answer.result) <= objects.MAX_JSON_BYTES
+    else:
+        fits = answer.status != DEVELOPER_ERROR or answer.result == answers.error_json(answers.OUT_OF_MEMORY)
+    if fits or not is_task():
+        return answer
+    try:
+        return objects.answer_with_objects(result, max_bytes, channel)
+    except MemoryError as error:
+        return answers.from_exit(error)
+    except Exception as error:  # noqa: BLE001 - a reducer of the function's own may raise anything
+        return answer if answer.status == SUCCESS else answers.developer_error(NOT_PICKLED.format(error))
 
 
 def run_value(
@@ -37,15 +63,18 @@ def run_value(
     value: Any,  # noqa: ANN401 - whatever the function before returned
     max_bytes: int,
     channel: ControlChannel | None,
+    *,
+    hands_on: bool,
 ) -> RunAnswer:
-    """Call an SDK function of a sequence with a value. `channel` is given if another function takes the result."""
+    """Call an SDK function with a value. `hands_on` says that the next function of a sequence takes the result."""
     try:
         result = main(**value)
     except (SystemExit, MemoryError) as error:
         return answers.from_exit(error)
     except BaseException as error:  # noqa: BLE001 - the function's own, whatever it is
         return print_and_answer(error)
-    return hand_on(result if isinstance(result, dict) else {"value": result}, max_bytes, channel)
+    result = result if isinstance(result, dict) else {"value": result}
+    return hand_on(result, max_bytes, channel) if hands_on else answer_result(result, max_bytes, channel)
 
 
 def hand_on(result: Any, max_bytes: int, channel: ControlChannel | None) -> RunAnswer:  # noqa: ANN401 - the function's

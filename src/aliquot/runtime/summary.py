@@ -23,7 +23,7 @@ def summarize(value: Any) -> bytes:  # noqa: ANN401 - a function's
         body = answers.to_json(_summarize(value, [_MAX_VALUES], _MAX_DEPTH))
     except Exception:  # noqa: BLE001 - a value of the function's own type may raise anything
         body = b""
-    return body if 0 < len(body) <= _MAX_BYTES else answers.to_json(_describe(value))
+    return body if 0 < len(body) <= _MAX_BYTES else answers.to_json(describe(value))
 
 
 def _summarize(value: Any, remaining: list[int], depth: int) -> Any:  # noqa: ANN401 - likewise
@@ -31,24 +31,24 @@ def _summarize(value: Any, remaining: list[int], depth: int) -> Any:  # noqa: AN
     if value is None or value is True or value is False or type(value) is float:
         return value
     if type(value) is int:
-        return value if value.bit_length() <= _MAX_INT_BITS else _describe(value)
+        return value if value.bit_length() <= _MAX_INT_BITS else describe(value)
     if type(value) is str:
         remaining[0] -= len(value) // _CHARACTERS_PER_VALUE
-        return value if remaining[0] >= 0 else _describe(value)
+        return value if remaining[0] >= 0 else describe(value)
     if depth == 0 or type(value) not in (list, tuple, dict) or len(value) > remaining[0]:
-        return _describe(value)
+        return describe(value)
     if type(value) is dict:
         if not all(type(key) is str and len(key) <= _MAX_KEY_LENGTH for key in value):
-            return _describe(value)
+            return describe(value)
         remaining[0] -= len(value) + sum(map(len, value)) // _CHARACTERS_PER_VALUE
         if remaining[0] < 0:
-            return _describe(value)
+            return describe(value)
         return {key: _summarize(item, remaining, depth - 1) for key, item in value.items()}
     remaining[0] -= len(value)
     return [_summarize(item, remaining, depth - 1) for item in value]
 
 
-def _describe(value: Any) -> dict[str, Any]:  # noqa: ANN401 - likewise
+def describe(value: Any) -> dict[str, Any]:  # noqa: ANN401 - likewise
     """Return the type of a value and, for common types, its size."""
     kind = type(value)
     name = f"{kind.__module__}.{kind.__qualname__}".replace("builtins.", "")

@@ -23,6 +23,7 @@ class KeptExecution:
     definition: bytes
     timer: ExecutionTimer | None = None
     events: list[bytes] = field(default_factory=list)
+    objects: dict[str, bytes] = field(default_factory=dict)
 
 
 class MemoryExecutions:
@@ -37,6 +38,9 @@ class MemoryExecutions:
         one = self._kept[change.id]
         if change.events:
             one.events.append(change.events)
+        one.objects |= {name: bytes(body) for name, body in change.objects}
+        if change.removes_objects:
+            one.objects.clear()
         if change.reopen:
             one.row = replace(one.row, status=OPEN_STATUS, end=None, outcome=b"")
         if change.timer is not None:
@@ -44,6 +48,11 @@ class MemoryExecutions:
         if change.end is not None:
             end = change.end
             one.row = replace(one.row, status=end.status, end=end.record.end, outcome=end.outcome)
+
+    def objects(self, owner: str, execution: str) -> dict[str, bytes]:
+        """Return the objects of an execution, by id."""
+        one = self._kept.get(execution)
+        return one.objects if one is not None and one.row.owner == owner else {}
 
     def open(self) -> list[OpenExecution]:
         found = [one for one in self._kept.values() if one.row.status == OPEN_STATUS]

@@ -105,11 +105,18 @@ class ScriptedNode:
     def ready(self, sandbox: int, logs: tuple[str, ...] = ()) -> None:
         self.listener.sandbox_started(sandbox, 0.01, logs)
 
-    def finish(self, sandbox: int, result: bytes = b"{}", logs: tuple[str, ...] = (), inside_s: float = 0.0) -> None:
+    def finish(
+        self,
+        sandbox: int,
+        result: bytes = b"{}",
+        logs: tuple[str, ...] = (),
+        inside_s: float = 0.0,
+        pickled: bytes | None = None,
+    ) -> None:
         del self.running[sandbox]
         if self.ahead.get(sandbox):
             self.running[sandbox] = self.ahead[sandbox].pop(0)
-        self.listener.run_finished(sandbox, Outcome(Status.SUCCESS, result, 0.001, logs, inside_s=inside_s))
+        self.listener.run_finished(sandbox, Outcome(Status.SUCCESS, result, 0.001, logs, pickled, inside_s=inside_s))
 
     def lose(self, sandbox: int, text: str = "it exited") -> None:
         self.running.pop(sandbox, None)

@@ -160,6 +160,13 @@ class MemoryStore(Store):
     async def stored_execution(self, owner: str, execution_id: str) -> StoredExecution | None:
         return self._executions.find(owner, execution_id)
 
+    async def execution_objects(self, owner: str, execution_id: str, names: Sequence[str]) -> dict[str, bytes]:
+        kept = self._executions.objects(owner, execution_id)
+        return {name: kept[name] for name in names if name in kept}
+
+    def reason_full(self, owner: str, size: int) -> str | None:
+        return None
+
     async def executions(self, query: ExecutionQuery) -> list[ExecutionRow]:
         rows = self._executions.matching(query)[query.skip :][: query.limit]
         return [replace(row, outcome=b"") for row in rows]

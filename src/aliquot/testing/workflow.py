@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from aliquot.runtime import objects
 from aliquot.workflow.errors import DefinitionError, StateError
 from aliquot.workflow.interpreter import (
     CancelTask,
@@ -31,12 +32,16 @@ from aliquot.workflow.interpreter import (
 )
 from aliquot.workflow.interpreter.frames import Frame
 from aliquot.workflow.language import Machine, read_definition
+from aliquot.workflow.values import ObjectRef, decode_object, encode_object, replace_objects
 
 START = 1_700_000_000.0
 SECRET = b"a secret for tokens in tests"
 MAX_STEPS = 10_000
 
 Function = Callable[[Any, int], Any]
+_encode = msgspec.msgpack.Encoder(enc_hook=encode_object).encode
+_decode_event = msgspec.msgpack.Decoder(Event, ext_hook=decode_object).decode
+_decode_evaluate = msgspec.msgpack.Decoder(Evaluate, ext_hook=decode_object).decode
 
 
 class NeverEndsError(Exception):
@@ -97,11 +102,12 @@ class WorkflowShell:
         self.path: list[str] = []  # the states that were entered
         self.taken: dict[tuple[str, str], None] = {}  # transitions; an empty target is the end
         self._left: dict[Frame, str] = {}
+        self._objects: dict[str, Any] = {}  # that JSON cannot hold, by the ids of their references
         self._due: list[tuple[float, int, Event]] = []
         self._count = 0
 
     def start(self, value: Any = None, name: str = "one") -> "WorkflowShell":  # noqa: ANN401 - any JSON value
-        self.send(Started("execution-1", value, name, "flow"))
+        self.send(Started("execution-1", self._referred("input", value), name, "flow"))
         return self
 
     def run(self, value: Any = None) -> Finish:  # noqa: ANN401 - any JSON value
@@ -110,11 +116,28 @@ class WorkflowShell:
 
     @property
     def result(self) -> Finish:
-        return self.finished[-1]
+        """The end of the execution, whose output has its objects."""
+        finish = self.finished[-1]
+        return msgspec.structs.replace(finish, output=self._resolved(finish.output))
+
+    def _referred(self, prefix: str, value: Any) -> Any:  # noqa: ANN401 - any value
+        """Return a value with references in the place of objects, as the machine gets it on the platform."""
+        if objects.is_json(value):
+            return value
+        plain, found = objects.take_out(value)
+        root = [plain]
+        for number, (path, one) in enumerate(found):
+            reference = ObjectRef(f"{prefix}.{number}", type(one).__name__, 0)
+            self._objects[reference.id] = one
+            objects.place(root, path, reference)
+        return root[0]
+
+    def _resolved(self, value: Any) -> Any:  # noqa: ANN401 - any value
+        return replace_objects(value, lambda one, _: self._objects[one.id])
 
     def send(self, event: Event) -> list[Command]:
         """Give an event to the execution, as a log would store it, and perform the commands."""
-        stored: Event = msgspec.json.decode(msgspec.json.encode(event), type=Event)
+        stored: Event = _decode_event(_encode(event))
         self.log.append((self.now, stored))
         commands = self.execution.step([stored], self.now)
         self.batches.append(commands)
@@ -159,8 +182,7 @@ class WorkflowShell:
         elif isinstance(command, SetTimer):
             self.timer = command.at
         elif isinstance(command, Evaluate):
-            sent = msgspec.json.decode(msgspec.json.encode(command), type=Evaluate)
-            self._later(0, evaluate(self.machine, sent))
+            self._later(0, evaluate(self.machine, _decode_evaluate(_encode(command))))
         elif isinstance(command, Finish):
             self.finished.append(command)
             for name in self._left.values():
@@ -169,13 +191,14 @@ class WorkflowShell:
 
     def _run(self, command: RunTask) -> None:
         try:
-            output = self.function_of(command)(command.arguments, command.attempt)
+            output = self.function_of(command)(self._resolved(command.arguments), command.attempt)
         except StateError as error:
             self._later(0, TaskEnded(command.task, error=error.error, cause=error.cause))
             return
         after = output if isinstance(output, After) else After(0, output)
         if after is not FOREVER:
-            self._later(after.seconds, TaskEnded(command.task, after.output, answered=command.token is not None))
+            given = self._referred(command.task, after.output)
+            self._later(after.seconds, TaskEnded(command.task, given, answered=command.token is not None))
 
     def function_of(self, command: RunTask) -> Function:
         """Return what runs for a task. Subclasses may choose it by the state."""

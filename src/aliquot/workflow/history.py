@@ -6,7 +6,7 @@ from aliquot.workflow.interpreter import Event, Execution
 from aliquot.workflow.interpreter.frames import Frame
 from aliquot.workflow.language.records import Machine
 from aliquot.workflow.times import format_time
-from aliquot.workflow.values import Value, to_text
+from aliquot.workflow.values import Value, described_text
 
 JSON_TEXT = ("input", "output", "parameters")
 SHARED_DETAILS = (("StateEntered", "stateEnteredEventDetails"), ("StateExited", "stateExitedEventDetails"))
@@ -40,14 +40,14 @@ class History:
             "type": kind,
         }
         shown = {
-            key: to_text(value) if key in JSON_TEXT else value
+            key: described_text(value) if key in JSON_TEXT else value
             for key, value in details.items()
             if value is not None or key in JSON_TEXT
         }
         assigned = details.get("assigned")
         if assigned:
             del shown["assigned"]
-            shown["assignedVariables"] = {name: to_text(value) for name, value in assigned.items()}
+            shown["assignedVariables"] = {name: described_text(value) for name, value in assigned.items()}
         if shown:
             event[details_key(kind)] = shown
         self.events.append(event)

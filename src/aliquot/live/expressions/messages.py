@@ -10,12 +10,13 @@ from aliquot.core.units import MIB
 from aliquot.workflow.interpreter import Evaluate, Evaluated
 from aliquot.workflow.language import Complaint
 from aliquot.workflow.marks import StateMark
+from aliquot.workflow.values import decode_object, encode_object
 
 MAX_REPLY_BYTES = 4 * MIB  # the event loop decodes it
 LENGTH = struct.Struct("<I")
 READY = b"r"  # the first byte of a worker
 
-_encoder = msgspec.msgpack.Encoder()
+_encoder = msgspec.msgpack.Encoder(enc_hook=encode_object)
 
 
 class EvaluateRequest(Struct, frozen=True, tag=True):
@@ -63,8 +64,8 @@ class Drawing(Struct, frozen=True, tag=True):
 WorkerRequest: TypeAlias = EvaluateRequest | DefinitionCheckRequest | DrawRequest
 WorkerReply: TypeAlias = Evaluated | CheckedDefinition | Drawing
 
-request_decoder: msgspec.msgpack.Decoder[WorkerRequest] = msgspec.msgpack.Decoder(WorkerRequest)
-reply_decoder: msgspec.msgpack.Decoder[WorkerReply] = msgspec.msgpack.Decoder(WorkerReply)
+request_decoder: msgspec.msgpack.Decoder[WorkerRequest] = msgspec.msgpack.Decoder(WorkerRequest, ext_hook=decode_object)
+reply_decoder: msgspec.msgpack.Decoder[WorkerReply] = msgspec.msgpack.Decoder(WorkerReply, ext_hook=decode_object)
 
 
 def frame(message: WorkerRequest | WorkerReply) -> bytes:

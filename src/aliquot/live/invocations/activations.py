@@ -166,6 +166,8 @@ def response_of(status: Status, result: bytes | memoryview) -> tuple[bytes, memo
 
 def _kept(call: Call, outcome: Outcome) -> bytes | memoryview | None:
     """Return the pickled result to store. A result in shared memory is stored only if the caller asks for it later."""
+    if call.task is not None:  # its execution keeps the objects of its result
+        return None
     if outcome.shared_buffer is None or outcome.pickled is None:
         return outcome.pickled
     return outcome.shared_buffer.inlined(outcome.pickled) if call.durable else None

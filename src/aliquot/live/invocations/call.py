@@ -38,7 +38,7 @@ class Follower(Protocol):
 class SharedArguments:
     """Arguments and results that pass between sandboxes as pickles with shared memory, beside the call's payload."""
 
-    __slots__ = ("buffer", "handed", "hands_on", "reply_buffers")
+    __slots__ = ("buffer", "handed", "hands_on", "objects", "reply_buffers")
 
     def __init__(
         self,
@@ -47,11 +47,13 @@ class SharedArguments:
         reply_buffers: SandboxBuffers | None = None,
         handed: bool = False,
         hands_on: bool = False,
+        objects: tuple[BufferHandle, ...] | None = None,
     ) -> None:
         self.buffer = buffer  # the large buffers of the arguments
         self.reply_buffers = reply_buffers  # of the calling sandbox, for the large buffers of the result
         self.handed = handed  # the payload is a pickle that the previous component returned
         self.hands_on = hands_on  # the next component takes such a pickle
+        self.objects = objects  # the payload is a container of objects, whose large buffers are here
 
 
 class TaskVariables(NamedTuple):

@@ -170,6 +170,7 @@ def run_request(call: Call, assignment: SandboxAssignment, now_ms: int) -> RunRe
         handed=shared.handed,
         hand_on=shared.hands_on,
         defaults=defaults_of(one.action) if shared.handed else {},
+        objects=shared.objects,
     )  # fmt: skip
 
 

@@ -140,6 +140,8 @@ class RunRequest(Struct, frozen=True, gc=False):
     handed: bool = False  # the payload is the pickled result of the previous function in a sequence
     hand_on: bool = False  # the next function takes a pickle, so the result need not be JSON
     defaults: dict[str, Raw] = {}  # parameters for those that the handed value lacks
+    # The payload is a container (`runtime.objects`) whose objects have their large buffers here.
+    objects: tuple[BufferHandle, ...] | None = None
 
 
 class Outcome(Struct, frozen=True, gc=False):

@@ -18,6 +18,7 @@ from aliquot.live.bodies.large import LARGE_BODY_BYTES, allocate
 from aliquot.live.node.base import Launch, RunRequest
 from aliquot.live.node.cell import Cell, EventLoop
 from aliquot.live.node.reply_memory import ReplyMemory
+from aliquot.live.node.shared_buffers import SandboxBuffers
 from aliquot.runtime import frames
 from aliquot.runtime.frames import INIT, REPLY, REQUEST
 
@@ -58,10 +59,16 @@ def _describe_launch(
     return msgspec.json.encode(description)
 
 
-def run_head(request: RunRequest, buffer_number: int) -> bytes:
-    """Return the frame of a run up to its payload."""
-    if request.steps or request.handed or request.hand_on:
-        kind, env = frames.RUN_GROUP if request.steps else frames.RUN_HANDED, _describe_run(request)
+def run_head(request: RunRequest, buffers: SandboxBuffers | None) -> bytes:
+    """Return the frame of a run up to its payload. The shared buffers of the run are added to those of the sandbox."""
+    buffer_number, object_buffers = 0, None
+    if buffers is not None and request.shared_buffer is not None:
+        buffer_number = buffers.put(request.shared_buffer)
+    if buffers is not None and request.objects is not None:
+        object_buffers = [buffers.put(one) for one in request.objects]
+    if request.steps or request.handed or request.hand_on or object_buffers is not None:
+        kind = frames.RUN_GROUP if request.steps else frames.RUN_HANDED
+        env = _describe_run(request, object_buffers)
     else:
         env = _encode(request.env)
         kind = (frames.RUN_SHARED if request.share else frames.RUN_PICKLED) if request.pickled else frames.RUN
@@ -74,8 +81,8 @@ def ahead_frame(request: RunRequest) -> bytes:
     return b"".join((REQUEST.pack(frames.RUN_AHEAD, 0, len(env), len(request.payload)), env, request.payload))
 
 
-def _describe_run(request: RunRequest) -> bytes:
-    """Return the first part of the frame of a run in a group or in a sequence of SDK functions."""
+def _describe_run(request: RunRequest, object_buffers: list[int] | None) -> bytes:
+    """Return the first part of the frame of a run in a group, in a sequence of SDK functions, or with objects."""
     return _encode({
         "env": request.env,
         "steps": request.steps,
@@ -84,6 +91,7 @@ def _describe_run(request: RunRequest) -> bytes:
         "handed": request.handed,
         "hand_on": request.hand_on,
         "defaults": request.defaults,
+        "objects": object_buffers,
     })  # fmt: skip
 
 

@@ -197,13 +197,13 @@ class LocalSandbox:
         self.state = RUNNING
         if self._handed is not None:
             self._handed.began_ahead = False
-        payload, buffer, number = request.payload, request.shared_buffer, 0
+        payload, buffers = request.payload, None
         if self.channel is not None:
-            self.channel.buffers.begin_run()
-            number = self.channel.buffers.put(buffer) if buffer is not None else 0
+            buffers = self.channel.buffers
+            buffers.begin_run()
         if request.steps:
             self._steps = len(request.steps) - 1
-        head = run_head(request, number)
+        head = run_head(request, buffers)
         small = type(payload) is bytes
         sent = self._connection.send(head + payload) if small else self._connection.send(head, payload)
         self._unread = not sent

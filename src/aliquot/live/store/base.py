@@ -230,6 +230,14 @@ class Store(ABC):
         """Return an execution with its definition and its log."""
 
     @abstractmethod
+    async def execution_objects(self, owner: str, execution_id: str, names: Sequence[str]) -> dict[str, bytes]:
+        """Return objects of an execution of this owner, by their ids. Those that do not exist are left out."""
+
+    @abstractmethod
+    def reason_full(self, owner: str, size: int) -> str | None:
+        """Return why a namespace may not keep so many bytes more, in words for tenants, or None if it may."""
+
+    @abstractmethod
     async def executions(self, query: ExecutionQuery) -> list[ExecutionRow]:
         """Return one page of matching executions without their outcomes, latest start first."""
 

@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import astuple
 
 from aliquot.live.store.inserts import insert, update
+from aliquot.live.store.large_bodies import PIECE_BYTES
 from aliquot.live.store.records import Activation
 
 OPEN_STATUS = "RUNNING"
@@ -23,6 +24,9 @@ SET_TIMERS = (
     "INSERT OR REPLACE INTO timer (execution, due, busy) SELECT json_extract(value, '$[0]'), "
     "json_extract(value, '$[1]'), json_extract(value, '$[2]') FROM json_each(?)"
 )
+WRITE_OBJECT = "INSERT OR REPLACE INTO execution_object (execution, id, number, body) VALUES (?, ?, ?, ?)"
+READ_OBJECT = "SELECT body FROM execution_object WHERE execution = ? AND id = ? ORDER BY number"
+REMOVE_OBJECTS = "DELETE FROM execution_object WHERE execution IN (SELECT value FROM json_each(?))"
 REMOVE_TIMERS = "DELETE FROM timer WHERE execution IN (SELECT value FROM json_each(?))"
 END = (
     "WITH ended (id, status, end_ms, outcome) AS (VALUES {}) UPDATE execution "
@@ -81,11 +85,13 @@ class ExecutionChange(Struct, frozen=True, gc=False):
     reopen: bool = False  # the execution had ended
     timer: ExecutionTimer | None = None  # None leaves it as it is
     end: ExecutionEnd | None = None
+    objects: tuple[tuple[str, bytes | memoryview], ...] = ()  # by id, for later tasks
+    removes_objects: bool = False  # no later task can need them
 
     @property
     def size(self) -> int:
         """The bytes of the bodies."""
-        size = len(self.events) + len(self.definition)
+        size = len(self.events) + len(self.definition) + sum(len(body) for _, body in self.objects)
         return size + (len(self.begin.body) if self.begin else 0) + (len(self.end.outcome) if self.end else 0)
 
 
@@ -129,6 +135,11 @@ def write_changes(connection: sqlite3.Connection, changes: Sequence[ExecutionCha
         connection.execute(REOPEN, (json.dumps(reopened),))
         connection.execute(FORGET_RECORDS, (json.dumps(reopened),))
     insert(connection, EVENT, [(change.id, change.number, change.events) for change in changes if change.events])
+    for change in changes:
+        for name, body in change.objects:
+            _write_object(connection, change.id, name, body)
+    if without := [change.id for change in changes if change.removes_objects]:
+        connection.execute(REMOVE_OBJECTS, (json.dumps(without),))
     timers = [(one.id, one.timer.due, one.timer.busy) for one in changes if one.timer and one.end is None]
     if timers:
         connection.execute(SET_TIMERS, (json.dumps(timers),))
@@ -138,6 +149,12 @@ def write_changes(connection: sqlite3.Connection, changes: Sequence[ExecutionCha
         connection.execute(REMOVE_TIMERS, (json.dumps([change.id for change in ended]),))
 
 
+def _write_object(connection: sqlite3.Connection, execution: str, name: str, body: bytes | memoryview) -> None:
+    view = memoryview(body)
+    for number, begin in enumerate(range(0, len(view), PIECE_BYTES)):
+        connection.execute(WRITE_OBJECT, (execution, name, number, view[begin : begin + PIECE_BYTES]))
+
+
 # --- reads -----------------------------------------------------------------------------------------------------
 
 
@@ -145,7 +162,8 @@ def open_executions(connection: sqlite3.Connection) -> list[OpenExecution]:
     """Return all open executions, in the order of their starts."""
     rows = connection.execute(
         "SELECT execution.id, namespace, due, ifnull(busy, 1), length(execution.body) + "
-        "(SELECT ifnull(sum(length(body)), 0) FROM execution_event WHERE execution = execution.id) "
+        "(SELECT ifnull(sum(length(body)), 0) FROM execution_event WHERE execution = execution.id) + "
+        "(SELECT ifnull(sum(length(body)), 0) FROM execution_object WHERE execution = execution.id) "
         "FROM execution LEFT JOIN timer ON timer.execution = execution.id WHERE status = ? ORDER BY seq",
         (OPEN_STATUS,),
     )
@@ -158,6 +176,18 @@ def read_row(connection: sqlite3.Connection, owner: str, execution: str) -> Exec
         (execution, owner),
     ).fetchone()
     return None if row is None else ExecutionRow(*row)
+
+
+def read_objects(connection: sqlite3.Connection, owner: str, execution: str, names: Sequence[str]) -> dict[str, bytes]:
+    """Return the objects of an execution that exist. Another owner has none."""
+    if read_row(connection, owner, execution) is None:
+        return {}
+    found = {}
+    for name in names:
+        pieces = [body for (body,) in connection.execute(READ_OBJECT, (execution, name))]
+        if pieces:
+            found[name] = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    return found
 
 
 def read_first_event(connection: sqlite3.Connection, execution: str) -> bytes:

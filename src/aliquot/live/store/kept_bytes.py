@@ -24,6 +24,7 @@ QUEUED = (
 )
 EXECUTIONS = (
     "SELECT id, namespace, length(body) + (SELECT ifnull(sum(length(body)), 0) FROM execution_event "
+    "WHERE execution = execution.id) + (SELECT ifnull(sum(length(body)), 0) FROM execution_object "
     "WHERE execution = execution.id) FROM execution WHERE status = 'RUNNING'"
 )
 
@@ -120,6 +121,14 @@ class KeptBytes:
         namespace, so_far = self._queued.pop(execution, (name_of_owner(owner), 0))
         self._queued[execution] = namespace, so_far + size
         self._add(namespace, size)
+
+    def reason_full(self, owner: str, size: int) -> str | None:
+        """Return why an open execution may not keep so many bytes more, or None if it may."""
+        try:
+            self._check_growth(name_of_owner(owner), size)
+        except QuotaError as error:
+            return str(error)
+        return None
 
     def namespace_of(self, activation_id: str) -> str:
         """Return the namespace of a queued invocation, or an empty text."""

@@ -112,6 +112,15 @@ MIGRATIONS = (
             AND NOT EXISTS (SELECT 1 FROM execution WHERE digest = OLD.digest);
     END;
     """,
+    """
+    -- Objects that JSON cannot hold, in pieces. An execution that succeeds removes its own, others go with the log.
+    CREATE TABLE execution_object (
+        execution TEXT NOT NULL, id TEXT NOT NULL, number INTEGER NOT NULL, body BLOB NOT NULL,
+        PRIMARY KEY (execution, id, number)
+    );
+    CREATE TRIGGER execution_objects AFTER DELETE ON execution
+        BEGIN DELETE FROM execution_object WHERE execution = OLD.id; END;
+    """,
 )
 VERSION = len(MIGRATIONS)
 

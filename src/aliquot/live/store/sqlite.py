@@ -264,6 +264,14 @@ class SqliteStore(Store):
             lambda connection: executions_table.read_execution(connection, owner, execution_id), owner
         )
 
+    async def execution_objects(self, owner: str, execution_id: str, names: Sequence[str]) -> dict[str, bytes]:
+        return await self._read(
+            lambda connection: executions_table.read_objects(connection, owner, execution_id, names), owner
+        )
+
+    def reason_full(self, owner: str, size: int) -> str | None:
+        return self._kept.reason_full(owner, size)
+
     async def executions(self, query: ExecutionQuery) -> list[ExecutionRow]:
         return await self._read(lambda connection: executions_table.page(connection, query), query.owner)
 

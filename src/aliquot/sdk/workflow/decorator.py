@@ -105,7 +105,7 @@ class Workflow(Generic[P, R]):
         return result
 
     def _named(self) -> WorkflowName:
-        return WorkflowName(self.action, self.app.module)
+        return WorkflowName(self.action, self.app.module, self.app.name)
 
     def _input(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Return the input of an execution: a value for each parameter."""

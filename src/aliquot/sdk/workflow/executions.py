@@ -9,8 +9,9 @@ from aliquot.sdk.calls import NAMESPACE, action_path, activation_path, entity_pa
 from aliquot.sdk.client import Client
 from aliquot.sdk.dual import dual
 from aliquot.sdk.errors import ExecutionError, FunctionError, UsageError
-from aliquot.sdk.wire import JSON, HttpRequest, Operation, ask, pause, to_json
+from aliquot.sdk.wire import JSON, PICKLE, HttpRequest, Operation, ask, pause, to_json
 from aliquot.sdk.workflow.exceptions import class_of
+from aliquot.sdk.workflow.objects import encode_input, load_output
 
 R = TypeVar("R")
 
@@ -19,6 +20,7 @@ TASKS = f"{NAMESPACE}/tasks"
 _FIRST_POLL_S, _LAST_POLL_S = 0.005, 0.5
 _FOLLOW_POLL_S = 0.05  # between events: for each answer the platform replays the whole log
 _WRAPPED = ["value"]  # the keys of a result that is no object
+_OBJECTS = "x-aliquot-objects"  # the header of a reply whose output has objects
 _SUCCEEDED, _ACCEPTED, _MISSING = 200, 202, 404
 
 
@@ -27,10 +29,17 @@ class WorkflowName(NamedTuple):
 
     action: str
     module: dict[str, Any]
+    app: str = ""  # whose classes the objects of inputs and outputs may have
 
 
 def begin(workflow: WorkflowName, value: Any, name: str = "") -> Operation[str]:  # noqa: ANN401 - the input
     """Start an execution and return its id. From then on a crash of the platform does not lose it."""
+    given = encode_input(value, workflow.app)
+    if given.has_objects:
+        if name:
+            raise UsageError("an execution with a name takes JSON of at most 1 MB as its input; use start without one")
+        request = HttpRequest("POST", action_path(workflow.action), {}, {"Content-Type": PICKLE}, given.body)
+        return str(answers.check((yield from ask(request)), workflow.action).json()["activationId"])
     body = {"input": value, **({"name": name} if name else {})}
     path = entity_path("workflows", workflow.action) + "/executions"
     reply = yield from ask(HttpRequest("POST", path, {}, {"Content-Type": JSON}, encoded(body)))
@@ -40,12 +49,16 @@ def begin(workflow: WorkflowName, value: Any, name: str = "") -> Operation[str]:
 def call(workflow: WorkflowName, value: Any) -> Operation[Any]:  # noqa: ANN401 - the input
     """Run an execution and return its output, or raise its error."""
     query = {"blocking": "true", "result": "true"}
-    reply = yield from ask(
-        HttpRequest("POST", action_path(workflow.action), query, {"Content-Type": JSON}, encoded(value))
-    )
+    given = encode_input(value, workflow.app)
+    headers = {"Content-Type": given.content_type}
+    reply = yield from ask(HttpRequest("POST", action_path(workflow.action), query, headers, given.body))
     execution = reply.headers.get(answers.ACTIVATION, "")
+    if answers.is_pickled(reply):
+        return load_output(reply.body, workflow.app)
     if reply.status == _ACCEPTED:  # the platform stops waiting for long calls
         return (yield from wait(workflow, str(reply.json()["activationId"]), None))
+    if _OBJECTS in reply.headers:
+        return (yield from wait(workflow, execution, None))
     if not execution:
         answers.check(reply, workflow.action)
     return (yield from _outcome(workflow, reply.json(), execution, succeeded=reply.status == _SUCCEEDED))
@@ -56,7 +69,10 @@ def wait(workflow: WorkflowName, execution: str, timeout_s: float | None) -> Ope
     until = None if timeout_s is None else time.monotonic() + timeout_s
     delay = _FIRST_POLL_S
     while True:
-        reply = yield from ask(HttpRequest("GET", f"{activation_path(execution)}/result", timeout_s=30))
+        path = f"{activation_path(execution)}/result"
+        reply = yield from ask(HttpRequest("GET", path, headers={"Accept": PICKLE}, timeout_s=30))
+        if answers.is_pickled(reply):
+            return load_output(reply.body, workflow.app)
         if reply.status != _MISSING:
             found = answers.check(reply, workflow.action).json()
             return (yield from _outcome(workflow, found["result"], execution, succeeded=found["success"]))

@@ -24,7 +24,8 @@ class TaskEnded(Struct, frozen=True, tag=True, omit_defaults=True):
     """A task has ended with an output, or with an error.
 
     A task that waits for a callback ends when it is `answered`. If its run fails first, it ends with that error.
-    `chained` tasks have run after it in its sandbox, and the output or the error is that of the last one.
+    `chained` tasks have run after it in its sandbox, and the output or the error is that of the last one. A function
+    has run on `device` for `ran_ms`, after it had waited for `waited_ms`.
     """
 
     task: str
@@ -33,6 +34,15 @@ class TaskEnded(Struct, frozen=True, tag=True, omit_defaults=True):
     cause: str = ""
     answered: bool = False
     chained: int = 0
+    device: str = ""
+    waited_ms: float = 0
+    ran_ms: float = 0
+
+    def times(self) -> dict[str, Value]:
+        """Return where and how long the task ran, for the history."""
+        if not self.device:
+            return {}
+        return {"device": self.device, "waitedMs": self.waited_ms, "ranMs": self.ran_ms}
 
 
 class TaskBeat(Struct, frozen=True, tag=True):

@@ -78,17 +78,18 @@ def ended(run: "Execution", event: TaskEnded) -> None:
     if awaited and not event.answered and event.error is None:
         if frame.waits == frames.TASK:
             frame.waits = frames.CALLBACK
-            run.note("TaskSubmitted", frame, lambda: {"output": event.output, "task": event.task})
+            run.note("TaskSubmitted", frame, lambda: {"output": event.output, "task": event.task, **event.times()})
             _release(run, event.task)
         return
     give_up(run, frame)
     task = chains.advance(run, frame, event) if event.chained else event.task
     if event.error is not None:
         error = StateError(event.error, event.cause)
-        run.note("TaskFailed", frame, lambda: {"error": error.error, "cause": error.cause, "task": task})
+        failed = {"error": error.error, "cause": error.cause, "task": task}
+        run.note("TaskFailed", frame, lambda: {**failed, **event.times()})
         run.fail(frame, error)
     else:
-        run.note("TaskSucceeded", frame, lambda: {"output": event.output, "task": task})
+        run.note("TaskSucceeded", frame, lambda: {"output": event.output, "task": task, **event.times()})
         wrapped = resource is not None and resource.wrapped and not awaited
         output = {"ExecutedVersion": "$LATEST", "Payload": event.output, "StatusCode": 200} if wrapped else event.output
         run.leave(frame, output)

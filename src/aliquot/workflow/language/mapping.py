@@ -7,7 +7,7 @@ from aliquot.workflow.language.sources import Fields, is_count, is_percentage, i
 from aliquot.workflow.query.languages import JSONPATH
 from aliquot.workflow.query.scope import MAX_STEPS_ON_THE_LOOP, Scope, TooLongError
 from aliquot.workflow.query.templates import Query
-from aliquot.workflow.values import Value, kind_of, to_text
+from aliquot.workflow.values import Value, described_text, kind_of
 
 MAX_ITEMS = 100_000
 BATCH_FIELDS = (
@@ -99,7 +99,7 @@ class _Batches:
         batches: list[list[Value]] = []
         held = 0
         for value in inputs:
-            length = len(to_text(value)) if size is not None else 0
+            length = len(described_text(value)) if size is not None else 0
             if not batches or len(batches[-1]) >= count or (size is not None and held + length > size):
                 batches.append([])
                 held = 0

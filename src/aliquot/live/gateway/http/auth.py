@@ -33,8 +33,9 @@ class InvocationTarget:
     def __init__(self, resolved: ResolvedAction, metrics: ActionMetrics) -> None:
         self.resolved = resolved
         self.metrics = metrics
-        # It takes pickled arguments.
-        self.sdk = resolved.action.annotation("sdk") is True and resolved.has_code and not resolved.composite
+        # It takes pickled arguments, or as a workflow a container of objects.
+        is_function = resolved.action.annotation("sdk") is True and resolved.has_code and not resolved.composite
+        self.sdk = is_function or resolved.workflow
         self.parameters = ParameterMerger(resolved)
 
 

@@ -36,6 +36,7 @@ Respond = Callable[[int, Headers, Body], None]
 NO_LOGS = b"[]"
 _HTTP_STATUS = (200, 502, 502, 500)  # by the activation's status
 _STATUS_HEADER = tuple((b"x-aliquot-status", b"%d" % status) for status in Status)
+_HAS_OBJECTS = (b"x-aliquot-objects", b"true")  # the record has the output with its objects
 _PICKLE_TYPE = (b"content-type", PICKLE)
 _SHARED = re.compile(rb"[^;]+; sandbox=([0-9a-f]{32})(?:; buffer=([0-9]{1,5}))?")
 
@@ -132,6 +133,8 @@ class Exchange:
             headers = (*self._headers(JSON, call.id.encode()), _STATUS_HEADER[outcome.status])
         else:
             headers = self._headers(JSON, call.id.encode())
+            if outcome.pickled is not None and call.resolved.workflow:
+                headers = (*headers, _HAS_OBJECTS)
         bare = self.options.result or outcome.result[:1] == b"["
         # The logs of a composition or a workflow are the ids of its components, which are known already.
         logs = activation.logs if call.resolved.composite or call.resolved.workflow else NO_LOGS

@@ -303,5 +303,7 @@ def _is_pickled(content_type: bytes | None, target: InvocationTarget) -> bool:
     if kind != PICKLE:
         raise unsupported_media()
     if not target.sdk:
-        raise Refusal(415, "Pickled arguments are for functions that the SDK deployed (annotation sdk: true).")
+        raise Refusal(
+            415, "Pickled arguments are for workflows and functions that the SDK deployed (annotation sdk: true)."
+        )
     return True

@@ -8,6 +8,7 @@ from aliquot.live.node.base import StepArgument, StepArguments
 from aliquot.live.store.ids import Ids
 from aliquot.workflow.interpreter import RunTask
 from aliquot.workflow.interpreter.commands import ChainedTask
+from aliquot.workflow.values import ObjectRef, replace_objects
 
 Links = list[tuple[ChainedTask, ResolvedAction]]
 
@@ -47,8 +48,16 @@ class TaskChain:
         self._done = done
         self.last: Call | None = None  # the last one that has ended
         self.ended = 0
+        self.waited_ms = 0  # of all steps, of which only the first can wait
+        self.ran_ms = 0.0
         self.call = ChainCall(
-            ids(), first.namespace, first.resolved, first.payload, session=first.session, shared=None, done=self._end
+            ids(),
+            first.namespace,
+            first.resolved,
+            first.payload,
+            session=first.session,
+            shared=first.shared,
+            done=self._end,
         )
         self.add(first, None)
 
@@ -73,6 +82,8 @@ class TaskChain:
         step.done = None
         self.last = step
         self.ended += 1
+        self.waited_ms += step.run.wait_ms
+        self.ran_ms += step.outcome.run_s * 1000 if step.outcome is not None else 0
         if not step.parked:
             self._report(step)
 
@@ -81,8 +92,20 @@ class TaskChain:
         self._done(self)
 
 
-def step_arguments(task: ChainedTask) -> StepArguments:
-    """Return the arguments of a task as its sandbox takes them."""
+StepsArguments = tuple[StepArguments, ...]
+References = list[tuple[tuple[str | int, ...], ObjectRef]]
+
+
+def step_arguments(task: ChainedTask) -> tuple[StepArguments, References]:
+    """Return the arguments of a task as its sandbox takes them, and the references that were in them."""
+    found: References = []
     if task.arguments is None:
-        return None
-    return {name: StepArgument(one.value, one.step, one.path) for name, one in task.arguments.items()}
+        return None, found
+    made = {}
+    for name, one in task.arguments.items():
+
+        def note(reference: ObjectRef, path: tuple[str | int, ...], name: str = name) -> None:
+            found.append(((name, *path), reference))
+
+        made[name] = StepArgument(replace_objects(one.value, note), one.step, one.path)
+    return made, found

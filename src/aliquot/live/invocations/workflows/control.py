@@ -21,7 +21,7 @@ from aliquot.workflow.history import replay_history
 from aliquot.workflow.interpreter import Event, Started, StopAsked, TaskBeat, TaskEnded, read_token
 from aliquot.workflow.language import Machine
 from aliquot.workflow.marks import StateMark, replay_marks
-from aliquot.workflow.values import Value
+from aliquot.workflow.values import Value, described
 
 
 class NameInUseError(WorkflowError):
@@ -83,7 +83,7 @@ class ExecutionControl:
         row = await self._store.execution(owner, execution)
         if row is None:
             return None
-        value = await self._input(row)
+        value = described(await self._input(row))
         run = await self._executions.load(owner, execution)
         if run is None or run.machine.root is None:
             outcome = msgspec.json.decode(row.outcome) if row.outcome else {}

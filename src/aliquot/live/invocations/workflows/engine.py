@@ -12,6 +12,7 @@ import structlog
 from msgspec import Struct
 
 from aliquot.clock import now_ms
+from aliquot.live.invocations.workflows.objects import Held, PlainValue, make_container, plain_value
 from aliquot.live.invocations.workflows.open_executions import OpenExecutions
 from aliquot.live.invocations.workflows.records import (
     LogEntry,
@@ -39,10 +40,11 @@ from aliquot.workflow.interpreter import (
     TaskBeat,
     TaskEnded,
 )
-from aliquot.workflow.interpreter.commands import FAILED
+from aliquot.workflow.interpreter.commands import FAILED, SUCCEEDED
 
 STORE_RETRY_DELAY_S = 0.5
 ENDED = "the execution has ended"
+NO_OUTPUT = PlainValue(b"null")
 NOT_OPEN = "the task has ended, or was answered already"
 
 log = structlog.get_logger("aliquot.workflows")
@@ -55,6 +57,7 @@ class Performer(Struct, frozen=True):
     cancel_task: Callable[[ExecutionRun, str], None]
     evaluate: Callable[[ExecutionRun, Evaluate], None]
     finish: Callable[[ExecutionRun, Finish, Activation], None]
+    fetch: Callable[[ExecutionRun, list[str], Callable[[Held], None]], None]  # objects from the disk
 
 
 class Step(Struct, frozen=True):
@@ -105,7 +108,7 @@ class ExecutionEngine:
             run.id, run.owner, run.call.function, name, run.definition.digest, OPEN_STATUS, run.info.started_ms, None,
             pack_info(run.info),
         )  # fmt: skip
-        self._submit(run, self._make_step(run, batch, commands, now, row, dequeue=dequeue))
+        self._write_step(run, batch, commands, now, row, dequeue=dequeue)
 
     def take_up(self, run: ExecutionRun, commands: list[Command]) -> None:
         """Continue an execution that was read from the store."""
@@ -124,13 +127,25 @@ class ExecutionEngine:
         if batch:
             self.runs[run.id] = run
             self.open.add(run.id, run.owner)
-            self._submit(run, self._make_step(run, batch, commands, now, reopen=True))
+            self._write_step(run, batch, commands, now, reopen=True)
 
-    def post(self, run: ExecutionRun, event: Event, durable: "asyncio.Future[None] | None" = None) -> None:
-        """Give an event to an execution. `durable` is done when it is on disk, or has an `EventRefusedError`."""
+    def post(
+        self,
+        run: ExecutionRun,
+        event: Event,
+        durable: "asyncio.Future[None] | None" = None,
+        *,
+        held: Held | None = None,
+    ) -> None:
+        """Give an event to an execution, with the objects that it refers to.
+
+        `durable` is done when it is on disk, or has an `EventRefusedError`.
+        """
         if run.has_ended:
             _refuse(durable, EventRefusedError(ENDED))
             return
+        if held:
+            run.hold(held)
         self.idle.pop(run.id, None)
         run.inbox.append((event, durable))
         if not run.stepping:
@@ -155,7 +170,7 @@ class ExecutionEngine:
                 _answer(batch)
                 self._perform(run, commands)
             elif batch:
-                self._submit(run, self._make_step(run, batch, commands, now))
+                self._write_step(run, batch, commands, now)
                 return
         run.stepping = False
         if not run.has_ended and run.only_waits:
@@ -182,6 +197,29 @@ class ExecutionEngine:
                 run.note_task(command.task)
         return commands
 
+    def _write_step(
+        self,
+        run: ExecutionRun,
+        batch: list[Posted],
+        commands: list[Command],
+        now: float,
+        begin: ExecutionRow | None = None,
+        *,
+        dequeue: bool = False,
+        reopen: bool = False,
+    ) -> None:
+        """Write a step, after the objects of the output have been read that its record takes along."""
+
+        def write(held: Held) -> None:
+            made = self._make_step(run, batch, commands, now, begin, dequeue=dequeue, reopen=reopen, held=held)
+            self._submit(run, made)
+
+        missing = sorted(_output_of(commands).names - run.objects.keys())
+        if missing:
+            self._performer.fetch(run, missing, write)
+        else:
+            write({})
+
     def _make_step(
         self,
         run: ExecutionRun,
@@ -192,26 +230,35 @@ class ExecutionEngine:
         *,
         dequeue: bool = False,
         reopen: bool = False,
+        held: Held,
     ) -> Step:
         entries: list[tuple[float, LogEntry]] = [(now, event) for event, _ in batch]
         events = pack_log(entries)
-        run.log_bytes += len(events)
+        objects = tuple((name, run.objects[name].inlined()) for name in run.unwritten)
+        run.unwritten.clear()
+        run.log_bytes += len(events) + sum(len(body) for _, body in objects)
         finish = _finish_of(commands)
+        succeeded = finish is not None and finish.status == SUCCEEDED
         end = None
         timer = ExecutionTimer(run.machine.announced, run.busy)
         if finish is not None:
-            end = ExecutionEnd(finish.status, outcome_of(finish), self._record(run, finish), run.log_bytes)
+            record = self._record(run, finish, held)
+            end = ExecutionEnd(finish.status, outcome_of(finish), record, run.log_bytes)
         text = run.definition.text if begin is not None else b""
         change = ExecutionChange(
             run.id, run.owner, run.rows, events, begin, text, dequeue, reopen,
             timer if end is None and timer != run.stored_timer else None, end,
+            () if succeeded else objects, removes_objects=succeeded and run.has_objects,
         )  # fmt: skip
         run.rows += 1
         run.stored_timer = timer
         return Step(change, batch, commands)
 
-    def _record(self, run: ExecutionRun, finish: Finish) -> Activation:
-        return execution_record(run.id, run.owner, run.info, finish, now_ms(), run.tasks)
+    def _record(self, run: ExecutionRun, finish: Finish, held: Held) -> Activation:
+        output = _output_of([finish])
+        known = {**run.objects, **held}
+        pickled = make_container(output, known) if output.found and output.names <= known.keys() else None
+        return execution_record(run.id, run.owner, run.info, finish, now_ms(), run.tasks, pickled)
 
     def _submit(self, run: ExecutionRun, step: Step) -> None:
         """Write a step, and go on when it is durable."""
@@ -271,11 +318,12 @@ class ExecutionEngine:
                 self.timers.set(run.id, command.at)
             elif isinstance(command, Evaluate) and not resting:
                 perform.evaluate(run, command)
+        run.drop_written()
         finish = _finish_of(commands)
         if finish is not None:
             self.timers.set(run.id, None)
             self._forget(run)
-            perform.finish(run, finish, end.record if end is not None else self._record(run, finish))
+            perform.finish(run, finish, end.record if end is not None else self._record(run, finish, {}))
 
     def _forget(self, run: ExecutionRun) -> None:
         run.has_ended = True
@@ -288,6 +336,12 @@ class ExecutionEngine:
 
 def _finish_of(commands: list[Command]) -> Finish | None:
     return next((command for command in commands if isinstance(command, Finish)), None)
+
+
+def _output_of(commands: list[Command]) -> PlainValue:
+    """Return the output of the execution that ends with these commands, if it does and has objects."""
+    finish = _finish_of(commands)
+    return plain_value(finish.output) if finish is not None and finish.status == SUCCEEDED else NO_OUTPUT
 
 
 def _next_batch(run: ExecutionRun) -> list[Posted]:

@@ -54,7 +54,7 @@ class Executions:
             self.engine.open.add(one.id, one.owner)
         for one in found:
             if one.busy:
-                self.spawn(self._load_patiently(one.owner, one.id))
+                self.spawn(self.load_patiently(one.owner, one.id))
             else:
                 self.engine.timers.set(one.id, one.due)
         self._sweep()
@@ -112,7 +112,8 @@ class Executions:
         await durable
         return True
 
-    async def _load_patiently(self, owner: str, execution: str) -> ExecutionRun | None:
+    async def load_patiently(self, owner: str, execution: str) -> ExecutionRun | None:
+        """Return an open execution as `load` does, and try again while the store fails."""
         while True:
             try:
                 return await self.load(owner, execution)
@@ -122,7 +123,7 @@ class Executions:
 
     async def post(self, owner: str, execution: str, event: Event) -> None:
         """Give an event to an open execution. One that has ended meanwhile does not need it."""
-        run = await self._load_patiently(owner, execution)
+        run = await self.load_patiently(owner, execution)
         if run is not None:
             self.engine.post(run, event)
 

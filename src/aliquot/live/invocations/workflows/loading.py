@@ -57,7 +57,7 @@ async def restore(
     run = ExecutionRun(call, info, definition, execution, express=False)
     run.rows = len(stored.events)
     run.log_bytes = len(row.body) + sum(map(len, stored.events))
-    run.recovering = True
+    run.recovering = run.has_objects = True  # it may have some
     run.begun_tasks = {entry.task for _, entry in log if isinstance(entry, TaskBegun)}
     for command in commands:
         if isinstance(command, RunTask):

@@ -10,7 +10,7 @@ from aliquot.live.node.base import Status
 from aliquot.live.store.records import Activation
 from aliquot.workflow.interpreter import Event, Finish
 from aliquot.workflow.interpreter.commands import ABORTED, SUCCEEDED, TIMED_OUT
-from aliquot.workflow.values import Value
+from aliquot.workflow.values import Value, decode_object, describe_object, encode_object
 
 KIND = "workflow"
 
@@ -39,10 +39,10 @@ class TaskBegun(Struct, frozen=True, tag=True):
 
 LogEntry = Event | TaskBegun
 Log = Sequence[tuple[float, LogEntry]]
-_encode = msgspec.msgpack.Encoder().encode
-_log = msgspec.msgpack.Decoder(list[tuple[float, LogEntry]])
+_encode = msgspec.msgpack.Encoder(enc_hook=encode_object).encode
+_log = msgspec.msgpack.Decoder(list[tuple[float, LogEntry]], ext_hook=decode_object)
 _info = msgspec.msgpack.Decoder(ExecutionInfo)
-_json = msgspec.json.Encoder().encode
+_json = msgspec.json.Encoder(enc_hook=describe_object).encode
 
 
 def pack_log(entries: Log) -> bytes:
@@ -88,9 +88,18 @@ def result_of(finish: Finish) -> Result:
 
 
 def execution_record(
-    execution: str, owner: str, info: ExecutionInfo, finish: Finish, end_ms: int, tasks: Sequence[str]
+    execution: str,
+    owner: str,
+    info: ExecutionInfo,
+    finish: Finish,
+    end_ms: int,
+    tasks: Sequence[str],
+    pickled: bytes | memoryview | None = None,
 ) -> Activation:
-    """Return the activation record of an execution that has ended. Its logs are the ids of its tasks."""
+    """Return the activation record of an execution that has ended. Its logs are the ids of its tasks.
+
+    `pickled` is the output with its objects, if it has some.
+    """
     result = result_of(finish)
     annotations: dict[str, Value] = {"path": info.path, "kind": KIND, "status": finish.status, "waitTime": 0}
     annotations |= {"binding": info.binding} if info.binding else {}
@@ -113,6 +122,6 @@ def execution_record(
     }
     response, _ = response_of(result.status, result.body)
     return Activation(
-        execution, owner, name, info.started_ms, end_ms, _json(summary), response, _json(tasks),
+        execution, owner, name, info.started_ms, end_ms, _json(summary), response, _json(tasks), pickled,
         session=info.session or None,
     )  # fmt: skip

@@ -5,6 +5,7 @@ from collections import deque
 
 from aliquot.live.invocations.call import Call
 from aliquot.live.invocations.workflows.definitions import Definition
+from aliquot.live.invocations.workflows.objects import Held, ValueWithObjects
 from aliquot.live.invocations.workflows.records import ExecutionInfo
 from aliquot.live.store.executions import ExecutionTimer
 from aliquot.workflow.interpreter import Event, Execution
@@ -18,8 +19,9 @@ class ExecutionRun:
     """One execution that this server runs. It follows its tasks, and passes their lines on to its own followers."""
 
     __slots__ = (
-        "begun_tasks", "blocking", "call", "children", "definition", "express", "has_ended", "inbox", "info",
-        "log_bytes", "machine", "queue_entry", "recovering", "rows", "stepping", "stored_timer", "tasks",
+        "begun_tasks", "blocking", "call", "children", "definition", "express", "given", "has_ended", "has_objects",
+        "inbox", "info", "log_bytes", "machine", "objects", "queue_entry", "recovering", "rows", "stepping",
+        "stored_timer", "tasks", "unwritten",
     )  # fmt: skip
     closed = False
 
@@ -43,6 +45,10 @@ class ExecutionRun:
         self.queue_entry = ""  # of an accepted express execution until its first task begins
         self.blocking = False  # a client waits for the result
         self.recovering = False  # its tasks may have run already
+        self.objects: Held = {}  # in memory, by id: those of an express execution, and those that have just come
+        self.given: ValueWithObjects | None = None  # the input until it has begun, if it has objects
+        self.has_objects = False  # it has, or had, some on disk
+        self.unwritten: list[str] = []  # of them, those that the next step of a durable execution writes
 
     @property
     def id(self) -> str:
@@ -65,6 +71,19 @@ class ExecutionRun:
     def awaits(self, task: str) -> bool:
         """Return whether a task has not ended yet, or waits for its answer."""
         return task in self.machine.tasks.frames
+
+    def hold(self, held: Held) -> None:
+        """Keep objects in memory. Those of a durable execution are written with its next step."""
+        if held:
+            self.objects.update(held)
+            if not self.express:
+                self.unwritten += held
+                self.has_objects = True
+
+    def drop_written(self) -> None:
+        """Forget the objects of a durable execution that are on disk. Calls under way have their own."""
+        if self.objects and not self.express:
+            self.objects = {name: self.objects[name] for name in self.unwritten}
 
     def note_task(self, task: str) -> None:
         """Remember the id of a task for the record."""

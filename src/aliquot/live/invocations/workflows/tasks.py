@@ -3,30 +3,27 @@
 from collections import deque
 from collections.abc import Callable
 
-import msgspec
 from msgspec.structs import replace
 
-from aliquot.budgets import Budget, Reservation
+from aliquot.budgets import Budget, BudgetError, Reservation
 from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.invocations.activations import note
-from aliquot.live.invocations.call import Call, TaskVariables
-from aliquot.live.invocations.sequences.payloads import name_from_text, with_defaults
-from aliquot.live.invocations.workflows.chains import Links, TaskChain, links_of, step_arguments
+from aliquot.live.invocations.call import Call, SharedArguments, TaskVariables
+from aliquot.live.invocations.sequences.payloads import name_from_text
+from aliquot.live.invocations.workflows.chains import Links, TaskChain, links_of
+from aliquot.live.invocations.workflows.objects import Held, make_container, make_payload, reserve
 from aliquot.live.invocations.workflows.run import ExecutionRun
-from aliquot.live.node.base import Outcome, Status
+from aliquot.live.invocations.workflows.task_arguments import TaskArguments, arguments_of, takes_objects
+from aliquot.live.invocations.workflows.task_ends import REFUSED, TaskEnd, end_of_task
 from aliquot.live.store.base import SMALL_PAYLOAD_BYTES
 from aliquot.live.store.errors import AccessDeniedError, NotFoundError
-from aliquot.live.store.executions import ExecutionRow
 from aliquot.live.store.ids import Ids
 from aliquot.live.store.records import FullName
 from aliquot.workflow.errors import DATA_LIMIT
-from aliquot.workflow.interpreter import Finish, RunTask, TaskEnded
-from aliquot.workflow.interpreter.commands import SUCCEEDED, ChainedTask
-from aliquot.workflow.values import MAX_VALUE_SIZE, Value
+from aliquot.workflow.interpreter import RunTask, TaskEnded
+from aliquot.workflow.interpreter.commands import ChainedTask
 
-ERROR, TIMEOUT, CRASHED, LOST = "Function.Error", "Function.Timeout", "Function.Crashed", "Function.Lost"
-MISSING, INTERRUPTED, REFUSED = "Function.Missing", "Function.Interrupted", "Function.Refused"
-MAX_CAUSE_CHARACTERS = 32_768  # as on AWS
+MISSING, INTERRUPTED = "Function.Missing", "Function.Interrupted"
 MAX_DEPTH = 16
 INTERRUPTED_CAUSE = "The server stopped while the function ran, and its annotation rerun is false"
 DURABLE_IN_EXPRESS = (
@@ -34,10 +31,12 @@ DURABLE_IN_EXPRESS = (
     "or the calling workflow with durable: true"
 )
 TOO_DEEP = f"workflows call each other {MAX_DEPTH} deep at most"
+OBJECT_LOST = "An object of the arguments is no longer kept"
+NO_OBJECTS = "The arguments have a Python object, which only functions of the SDK and workflows take; {} is none"
 
 ResolveFor = Callable[[str, FullName], ResolvedAction]  # raises `NotFoundError` and `AccessDeniedError`
-_encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder().decode
+Ended = Callable[[ExecutionRun, TaskEnd], None]
+Fetch = Callable[[ExecutionRun, list[str], Callable[[Held], None]], None]
 
 
 def is_express(resolved: ResolvedAction) -> bool:
@@ -52,15 +51,17 @@ class TaskCalls:
         self,
         resolve: ResolveFor,
         run: Callable[[Call], None],
-        ended: Callable[[ExecutionRun, TaskEnded], None],
+        ended: Ended,
+        fetch: Fetch,
         count: Callable[[Call], None],
         payloads: Budget,
         max_tasks: int,
     ) -> None:
-        """`run` passes a call to the platform, and `ended` takes the end of a task."""
+        """`run` passes a call to the platform, `ended` takes the end of a task, and `fetch` reads objects from disk."""
         self._resolve = resolve
         self._run = run
         self._ended = ended
+        self._fetch = fetch
         self._count = count
         self._payloads = payloads
         self._ids = Ids()
@@ -92,14 +93,41 @@ class TaskCalls:
                 return TaskEnded(command.task, error=REFUSED, cause=TOO_DEEP)
         return resolved
 
-    def make(self, run: ExecutionRun, command: RunTask, resolved: ResolvedAction) -> Call:
-        """Return the call of a task."""
-        arguments = command.arguments
-        payload = _encode(arguments if isinstance(arguments, dict) else {"value": arguments})
-        if not resolved.is_sequence:
-            payload = with_defaults(resolved.action, payload)
+    def make(self, run: ExecutionRun, command: RunTask, resolved: ResolvedAction, then: Callable[[Call], None]) -> None:
+        """Make the call of a task that is a workflow, and pass it on, at once or when its objects have been read."""
+        given = arguments_of(command, resolved, [])
+
+        def make(held: Held) -> None:
+            if given.names <= held.keys():
+                then(self._call(run, command, resolved, given, held))
+            else:
+                self._fail(run, command.task, OBJECT_LOST)
+
+        self._with_objects(run, given, make)
+
+    def _with_objects(self, run: ExecutionRun, given: TaskArguments, then: Callable[[Held], None]) -> None:
+        """Pass the objects of a task's arguments on, those of a durable execution perhaps from the disk."""
+        known = {name: run.objects[name] for name in given.names if name in run.objects}
+        missing = sorted(given.names - known.keys())
+        if missing:
+            self._fetch(run, missing, lambda read: then({**known, **read}))
+        else:
+            then(known)
+
+    def _fail(self, run: ExecutionRun, task: str, cause: str, error: str = REFUSED) -> None:
+        self._ended(run, TaskEnd(TaskEnded(task, error=error, cause=cause)))
+
+    def _call(
+        self, run: ExecutionRun, command: RunTask, resolved: ResolvedAction, given: TaskArguments, held: Held
+    ) -> Call:
         variables = TaskVariables(run.id, run.info.depth + 1, command.key, command.token, command.until)
-        return self._make(run, command, resolved, payload, command.attempt, variables)
+        call = self._make(run, command, resolved, given.text, command.attempt, variables)
+        if given.found and resolved.workflow:
+            call.payload, call.pickled = make_container(given, held), True
+        elif given.found:
+            made = make_payload(given.text, given.found, held)
+            call.payload, call.shared = made.payload, SharedArguments(objects=made.buffers)
+        return call
 
     def _make(
         self,
@@ -133,11 +161,39 @@ class TaskCalls:
         if not self._slots.fits(tenant, 1):
             self._waiting.setdefault(tenant, deque()).append((run, command, resolved))
             return
-        self._slots.take(tenant, 1)
-        call = self.make(run, command, resolved)
         links = links_of(command, resolved, lambda task: self._link(run, task)) if command.chain else []
+        given = arguments_of(command, resolved, links)
+        if given.found and not takes_objects(resolved):
+            self._fail(run, command.task, NO_OBJECTS.format(command.resource))
+            return
+        size = sum(one.size for _, one in given.found)
+        if size > SMALL_PAYLOAD_BYTES and not self._payloads.fits(tenant, size) and self._slots.held(tenant):
+            self._waiting.setdefault(tenant, deque()).append((run, command, resolved))  # until another task ends
+            return
+        self._slots.take(tenant, 1)
+        self._with_objects(run, given, lambda held: self._start(run, command, resolved, links, given, held))
+
+    def _start(
+        self,
+        run: ExecutionRun,
+        command: RunTask,
+        resolved: ResolvedAction,
+        links: Links,
+        given: TaskArguments,
+        held: Held,
+    ) -> None:
+        """Call the action of a task that has its place, unless the execution has given it up meanwhile."""
+        tenant = run.call.namespace.name
+        if run.has_ended or not run.awaits(command.task):
+            self._release(tenant)
+            return
+        if not given.names <= held.keys():
+            self._release(tenant)
+            self._fail(run, command.task, OBJECT_LOST)
+            return
+        call = self._call(run, command, resolved, given, held)
         if links:
-            call = self._chain(run, call, links)
+            call = self._chain(run, call, links, given)
         else:
             call.done = lambda ended: self._returned(run, ended)
         payload = call.payload
@@ -146,7 +202,7 @@ class TaskCalls:
                 cause = self._payloads.refusal(tenant, len(payload))
                 self._chains.pop(command.task, None)
                 self._release(tenant)
-                self._ended(run, TaskEnded(command.task, error=REFUSED, cause=cause))
+                self._fail(run, command.task, cause)
                 return
             call.reserved = Reservation(self._payloads, tenant, len(payload))
         if run.queue_entry:  # an accepted express execution: its first task marks it as started
@@ -157,7 +213,7 @@ class TaskCalls:
         found = self.resolve(run, task)
         return None if isinstance(found, TaskEnded) else found
 
-    def _chain(self, run: ExecutionRun, first: Call, links: Links) -> Call:
+    def _chain(self, run: ExecutionRun, first: Call, links: Links, given: TaskArguments) -> Call:
         """Return the call that runs a task and those that follow it in its sandbox."""
 
         def step_ended(step: Call) -> None:
@@ -169,9 +225,9 @@ class TaskCalls:
             self._chain_returned(run, first, ended)
 
         chain = TaskChain(first, self._ids, step_ended=step_ended, done=done)
-        for task, resolved in links:
+        for (task, resolved), arguments in zip(links, given.steps, strict=True):
             following = self._make(run, task, resolved, b"{}", 0, TaskVariables(run.id, run.info.depth + 1, task.key))
-            chain.add(following, step_arguments(task))
+            chain.add(following, arguments)
         self._chains[first.id] = chain.call.id
         return chain.call
 
@@ -181,11 +237,13 @@ class TaskCalls:
         if chain.call.parked:
             return
         if chain.last is None:
-            self._ended(run, TaskEnded(first.id, error=REFUSED, cause=chain.call.reason))
+            self._fail(run, first.id, chain.call.reason)
             return
         run.call.run.begun_s = run.call.run.begun_s or chain.call.run.begun_s
         end = end_of_task(chain.last)
-        self._ended(run, replace(end, task=first.id, chained=chain.ended - 1))
+        times = {"waited_ms": chain.waited_ms, "ran_ms": round(chain.ran_ms, 3)} if end.event.device else {}
+        event = replace(end.event, task=first.id, chained=chain.ended - 1, **times)
+        self._take(run, chain.last, TaskEnd(event, end.held))
 
     def _returned(self, run: ExecutionRun, call: Call) -> None:
         call.done = None  # breaks the reference cycle between the two
@@ -195,7 +253,16 @@ class TaskCalls:
         self._count(call)
         if call.resolved.has_code:
             run.call.run.begun_s = run.call.run.begun_s or call.run.begun_s
-        self._ended(run, end_of_task(call))
+        self._take(run, call, end_of_task(call))
+
+    def _take(self, run: ExecutionRun, call: Call, end: TaskEnd) -> None:
+        """Pass the end of a task on. Its objects count as memory of the namespace as long as they are held."""
+        try:
+            reserve(end.held, self._payloads, call.namespace.name, call.outcome)
+        except BudgetError as error:
+            self._fail(run, end.event.task, str(error), DATA_LIMIT)
+        else:
+            self._ended(run, end)
 
     def _release(self, tenant: str) -> None:
         """Return the place of a task, and begin others that have waited for one."""
@@ -210,64 +277,3 @@ class TaskCalls:
 
 def _notes(execution: str, state: str, attempt: int) -> str:
     return note("execution", execution) + note("state", state) + note("attempt", attempt)
-
-
-def end_of_task(call: Call) -> TaskEnded:
-    """Return the end of the task whose call has ended."""
-    outcome = call.outcome
-    if outcome is None:
-        return TaskEnded(call.id, error=REFUSED, cause=call.reason)
-    if len(outcome.result) > MAX_VALUE_SIZE:
-        cause = f"The result has {len(outcome.result)} bytes; a task of a workflow may return {MAX_VALUE_SIZE}"
-        return TaskEnded(call.id, error=DATA_LIMIT, cause=cause)
-    try:
-        result = _decode(outcome.result)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        return TaskEnded(call.id, error=CRASHED, cause=f"The result cannot be read: {error}")
-    if outcome.status is Status.SUCCESS:
-        return TaskEnded(call.id, _value_of(call.resolved, result))
-    name, cause = _error_of(outcome, result)
-    return TaskEnded(call.id, error=name, cause=cause[:MAX_CAUSE_CHARACTERS])
-
-
-def end_of_child(task: str, finish: Finish) -> TaskEnded:
-    """Return the end of a task that was an execution of its own."""
-    if finish.status == SUCCEEDED:
-        return TaskEnded(task, finish.output)
-    return TaskEnded(task, error=finish.error or f"Execution.{finish.status}", cause=finish.cause or "")
-
-
-def end_of_row(row: ExecutionRow) -> TaskEnded:
-    """Return the end of a task that was an execution of its own, as it is stored."""
-    return end_of_child(row.id, msgspec.json.decode(row.outcome, type=_Outcome).as_finish(row.status))
-
-
-class _Outcome(msgspec.Struct):
-    output: Value = None
-    error: str | None = None
-    cause: str | None = None
-
-    def as_finish(self, status: str) -> Finish:
-        return Finish(status, self.output, self.error, self.cause)
-
-
-def _value_of(resolved: ResolvedAction, result: Value) -> Value:
-    """Return a result as the workflow sees it. A function of the SDK wraps what is no object."""
-    wrapped = isinstance(result, dict) and list(result) == ["value"]
-    return result["value"] if wrapped and (resolved.workflow or resolved.action.annotation("sdk") is True) else result
-
-
-def _error_of(outcome: Outcome, result: Value) -> tuple[str, str]:
-    """Return the name and the cause of a failure."""
-    error = result.get("error") if isinstance(result, dict) else result
-    text = error if isinstance(error, str) else _encode(error).decode()
-    if outcome.timed_out:
-        return TIMEOUT, text
-    if outcome.status is Status.INTERNAL_ERROR:
-        return LOST, text
-    if outcome.status is Status.DEVELOPER_ERROR:
-        return CRASHED, text
-    if isinstance(error, dict) and isinstance(name := error.get("name"), str) and name:
-        cause = next((error[key] for key in ("cause", "message") if isinstance(error.get(key), str)), text)
-        return name, cause
-    return ERROR, text

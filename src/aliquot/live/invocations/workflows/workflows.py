@@ -12,26 +12,26 @@ from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.expressions.workers import ExpressionWorkers
 from aliquot.live.invocations.call import Call, Follower
 from aliquot.live.invocations.call_registry import STORE_RETRY_DELAY_S, CallRegistry, refusal_of
-from aliquot.live.invocations.errors import CallRefusedError, PayloadError, RateLimitError
+from aliquot.live.invocations.errors import CallRefusedError, PayloadError, RateLimitError, malformed_payload
 from aliquot.live.invocations.rate_limits import steady_clock
 from aliquot.live.invocations.workflows.engine import Performer
 from aliquot.live.invocations.workflows.executions import Executions, end_call
 from aliquot.live.invocations.workflows.loading import restored_call, with_timeout
+from aliquot.live.invocations.workflows.objects import Held, HeldObject, ValueWithObjects, read_container
 from aliquot.live.invocations.workflows.records import ExecutionInfo, execution_record, result_of
 from aliquot.live.invocations.workflows.run import ExecutionRun
+from aliquot.live.invocations.workflows.task_ends import REFUSED, TaskEnd, end_of_child, end_of_row
 from aliquot.live.invocations.workflows.tasks import (
     INTERRUPTED,
     INTERRUPTED_CAUSE,
-    REFUSED,
     ResolveFor,
     TaskCalls,
-    end_of_child,
-    end_of_row,
     is_express,
 )
 from aliquot.live.node.base import Outcome
 from aliquot.live.store.base import Store, StoreError
 from aliquot.live.store.records import Activation, name_of_owner
+from aliquot.workflow.errors import DATA_LIMIT
 from aliquot.workflow.interpreter import (
     Evaluate,
     Execution,
@@ -92,10 +92,10 @@ class Workflows:
         self._cancel_call = cancel_call
         self._max_open = settings.max_open
         self.expressions = settings.expressions or ExpressionWorkers(lambda _: None)
-        performer = Performer(self._run_task, self._cancel_task, self._evaluate, self._finish)
+        performer = Performer(self._run_task, self._cancel_task, self._evaluate, self._finish, self._fetch)
         self.executions = Executions(store, clock or steady_clock(), performer)
         self._engine = self.executions.engine
-        self._calls = TaskCalls(resolve, run_call, self._engine.post, count, payloads, settings.max_tasks)
+        self._calls = TaskCalls(resolve, run_call, self._task_ended, self._fetch, count, payloads, settings.max_tasks)
 
     # --- calls of workflows -----------------------------------------------------------------------------
 
@@ -184,8 +184,7 @@ class Workflows:
     def _make(self, call: Call, start: StartOptions = PLAIN) -> ExecutionRun:
         """Return a new execution for a call. Raises `CallRefusedError`."""
         action, owner = call.action, call.namespace.owner
-        if len(call.payload) > MAX_VALUE_SIZE:
-            raise PayloadError(TOO_LARGE.format(len(call.payload), MAX_VALUE_SIZE))
+        given = _read_input(call)
         if (count := self._engine.open.count(owner)) >= self._max_open:
             raise RateLimitError(TOO_MANY.format(count, self._max_open))
         definition = self.executions.definitions.of_action(action.revision, action.exec.code)
@@ -204,7 +203,11 @@ class Workflows:
             timeout_s=start.timeout_s,
         )
         machine = Execution(with_timeout(definition.machine, info), secret=self.executions.secret)
-        return ExecutionRun(call, info, definition, machine, express=is_express(call.resolved))
+        run = ExecutionRun(call, info, definition, machine, express=is_express(call.resolved))
+        if given is not None:
+            run.given = given
+            run.hold(given.held)
+        return run
 
     def _begin(
         self,
@@ -224,8 +227,10 @@ class Workflows:
         self._engine.begin(run, self._started(run, PLAIN), durable, dequeue=dequeue)
 
     def _started(self, run: ExecutionRun, start: StartOptions) -> Started:
-        given = start.value
-        value = msgspec.json.decode(run.call.payload) if given is UNSET else given
+        if run.given is not None:
+            value, run.given = run.given.value, None
+        else:
+            value = msgspec.json.decode(run.call.payload) if start.value is UNSET else start.value
         if (
             run.call.durable or not run.express
         ):  # an express call may be made durable later, when its caller stops waiting
@@ -274,7 +279,8 @@ class Workflows:
         if row is None:
             self._begin_child(run, command, resolved)
         else:
-            self._engine.post(run, end_of_row(row))
+            record = await self._store.activation(run.owner, command.task)
+            self._task_ended(run, end_of_row(row, record.pickled if record is not None else None))
 
     def _begin_child(self, run: ExecutionRun, command: RunTask, resolved: ResolvedAction) -> None:
         def failed(why: str) -> None:
@@ -282,12 +288,38 @@ class Workflows:
                 self.executions.post(run.owner, run.id, TaskEnded(command.task, error=REFUSED, cause=why))
             )
 
-        try:
-            child = self._make(self._calls.make(run, command, resolved))
-        except CallRefusedError as error:
-            failed(str(error))
-            return
-        self._begin(child, failed=lambda error: failed(error.public))
+        def begin(call: Call) -> None:
+            try:
+                child = self._make(call)
+            except CallRefusedError as error:
+                failed(str(error))
+                return
+            self._begin(child, failed=lambda error: failed(error.public))
+
+        self._calls.make(run, command, resolved, begin)
+
+    def _task_ended(self, run: ExecutionRun, end: TaskEnd) -> None:
+        """Pass the end of a task to its execution, unless the namespace may not keep the objects of the output."""
+        event = end.event
+        if end.held and not run.express:
+            size = sum(one.size for one in end.held.values())
+            if (why := self._store.reason_full(run.owner, size)) is not None:
+                self._engine.post(run, TaskEnded(event.task, error=DATA_LIMIT, cause=why))
+                return
+        self._engine.post(run, event, held=end.held)
+
+    def _fetch(self, run: ExecutionRun, names: list[str], then: Callable[[Held], None]) -> None:
+        """Read objects of a durable execution from the disk. Those that are not there are left out."""
+        self.executions.spawn(self._read_objects(run, names, then))
+
+    async def _read_objects(self, run: ExecutionRun, names: list[str], then: Callable[[Held], None]) -> None:
+        found: dict[str, bytes] | None = None
+        while found is None:
+            try:
+                found = await self._store.execution_objects(run.owner, run.id, names)
+            except StoreError:
+                await asyncio.sleep(STORE_RETRY_DELAY_S)
+        then({name: HeldObject(body) for name, body in found.items()})
 
     def _cancel_task(self, run: ExecutionRun, task: str) -> None:
         if task in run.children:
@@ -303,14 +335,33 @@ class Workflows:
 
     def _finish(self, run: ExecutionRun, finish: Finish, record: Activation) -> None:
         call, result = run.call, result_of(finish)
-        call.outcome = Outcome(result.status, result.body, (record.end - record.start) / 1000, tuple(run.tasks))
+        seconds = (record.end - record.start) / 1000
+        call.outcome = Outcome(result.status, result.body, seconds, tuple(run.tasks), record.pickled)
         if run.express:
             self._registry.end(call, record)
             return
         call.activation, call.ended = record, True
         end_call(call)
         if run.info.parent:
-            self.executions.spawn(self.executions.post(run.owner, run.info.parent, end_of_child(run.id, finish)))
+            end = end_of_child(run.id, finish, record.pickled)
+            self.executions.spawn(self._tell_parent(run.owner, run.info.parent, end))
+
+    async def _tell_parent(self, owner: str, parent: str, end: TaskEnd) -> None:
+        run = await self.executions.load_patiently(owner, parent)
+        if run is not None:
+            self._task_ended(run, end)
+
+
+def _read_input(call: Call) -> ValueWithObjects | None:
+    """Return the input of a call that has objects, or None if it is JSON. Raises `PayloadError`."""
+    if not call.pickled:
+        if len(call.payload) > MAX_VALUE_SIZE:
+            raise PayloadError(TOO_LARGE.format(len(call.payload), MAX_VALUE_SIZE))
+        return None
+    try:
+        return read_container(call.id, call.payload)
+    except ValueError as error:
+        raise malformed_payload(f"{error}.") from error
 
 
 def _drop(call: Call, reason: str) -> None:
