@@ -9,9 +9,13 @@ TYPE_CHECKING = False  # as in `typing`, whose import takes longer than that of 
 if TYPE_CHECKING:
     from aliquot.sdk import (
         App,
+        BusyError,
         Function,
+        FunctionError,
         Handle,
+        RemoteError,
         Retry,
+        SdkError,
         Session,
         Workflow,
         enter,
@@ -24,9 +28,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "App",
+    "BusyError",
     "Function",
+    "FunctionError",
     "Handle",
+    "RemoteError",
     "Retry",
+    "SdkError",
     "Session",
     "Workflow",
     "__version__",

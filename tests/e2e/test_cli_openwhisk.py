@@ -164,14 +164,14 @@ def test_activations_are_listed_read_and_counted(platform):
     listed = platform.json("activation", "list", "echo", "--limit", 2, "--since", begun_ms)
     assert len(listed) == 2
     assert platform.json("activation", "list", "echo", "--since", "1h", "--upto", "2020-01-01T00:00") == []
-    assert re.search(rf"echo +success +\w+ .*{listed[0]['activationId']}", platform.aliquot("activation", "list"))
+    assert re.search(rf"echo +ok +\w+ .*{listed[0]['activationId']}", platform.aliquot("activation", "list"))
     assert json.loads(platform.aliquot("activation", "result")) == {"n": 1}
     assert platform.json("activation", "result", listed[1]["activationId"]) == {
         "result": {"n": 0}, "success": True, "status": "success", "size": 7
     }  # fmt: skip
     shown = platform.aliquot("activation", "get")
     assert "echoing" in shown
-    assert re.search(r"status +success *\n", shown)
+    assert re.search(r"status +ok *\n", shown)
     assert "echoing" in platform.aliquot("activation", "logs", listed[0]["activationId"])
 
 
@@ -213,7 +213,7 @@ def test_a_run_is_followed_line_by_line(platform):
     assert process.stdout.readline().endswith("stdout: one\n"), "before it has ended"
     platform.aliquot("activation", "cancel", activation)
     out, _ = process.communicate()
-    assert re.match(rf"steps whisk internal error .*{activation}", out)
+    assert re.match(rf"steps cancelled .*{activation}", out)
     ended = platform.json("logs", activation, "--follow")
     assert ended["response"]["success"] is False
     assert "there is no function step; did you mean steps?" in platform.aliquot("invoke", "step", "--follow", code=5)

@@ -51,9 +51,11 @@ def test_exceptions_come_as_their_own_type_with_the_other_sides_traceback(sample
 
 
 def test_a_function_that_dies_is_named_with_its_activation(sample):
-    with pytest.raises(errors.FunctionError, match=r"sample\.fail: The action .*; its logs: aliquot logs [0-9a-f]{32}"):
+    with pytest.raises(
+        errors.FunctionError, match=r"sample\.fail: exited with code \d+; its logs: aliquot logs [0-9a-f]{32}"
+    ):
         sample.fail.remote("exit")
-    with pytest.raises(errors.FunctionError, match=r"exited unexpectedly"):
+    with pytest.raises(errors.FunctionError, match=r"exited with code \d+"):
         sample.fail.spawn("exit").get(timeout=30)
     assert sample.where.remote() > 0  # the others go on
 

@@ -8,6 +8,7 @@ from aliquot.cli import logs as log_lines
 from aliquot.cli.console import say
 from aliquot.cli.gateway import ACTIONS, AsJson, Data, GatewayClient, annotations_of, completer, connect
 from aliquot.cli.invoke import wait_for_record
+from aliquot.cli.outcomes import describe_status
 from aliquot.cli.recent_calls import MAX_SCANNED, read_moment, scan_calls, took_ms
 from aliquot.cli.results import clock, print_json, seconds, show, size, table, text
 from aliquot.sdk.calls import NAMESPACE, activation_path
@@ -20,7 +21,6 @@ app.command("logs")(log_lines.logs)
 
 _MAX_LISTED = 200
 _BYTES = ("prefetched", "wasted")
-_STATUSES = ("success", "application error", "action developer error", "whisk internal error")
 Id = Annotated[str, typer.Argument(metavar="[ID]", help="The id of an activation.", show_default="the last one")]
 Name = Annotated[str, typer.Argument(help="Only calls of this function.", autocompletion=completer(ACTIONS))]
 Wait = Annotated[bool, typer.Option("--wait", "-w", help="Wait until the call has ended.")]
@@ -102,9 +102,9 @@ def get(activation_id: Id = "", wait: Wait = False, data: Data = None, as_json: 
     rows.add_row("began", clock(record["start"]))
     if record.get("end"):
         rows.add_row("duration", seconds(record.get("duration", 0) / 1000))
-    rows.add_row("status", text(response.get("status")))
+    rows.add_row("status", describe_status(record))
     for key, value in annotations_of(record).items():
-        if key not in {"limits", "path"}:
+        if key not in {"limits", "path", "failure"}:
             rows.add_row(key, _annotation(key, value))
     show(rows)
     print_json(response.get("result"))
@@ -174,7 +174,7 @@ def _table(found: list[dict[str, Any]]) -> None:
         rows.add_row(
             clock(one["start"]),
             str(said.get("path", one["name"])).partition("/")[2] or str(one["name"]),
-            _STATUSES[one["statusCode"]] if "statusCode" in one else "",
+            describe_status(one),
             text(said.get("start", "cold" if "initTime" in said else "")),
             seconds(said["waitTime"] / 1000) if "waitTime" in said else "",
             seconds(one["duration"] / 1000) if "duration" in one else "",

@@ -1,6 +1,5 @@
 """`aliquot invoke`: calls a function once, and follows its output with --follow."""
 
-import json
 import time
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
@@ -10,6 +9,7 @@ import typer
 from aliquot.cli.console import errors, say
 from aliquot.cli.failures import print_error
 from aliquot.cli.gateway import ACTIONS, AsJson, Data, FunctionName, GatewayClient, annotations_of, connect
+from aliquot.cli.outcomes import describe_failure
 from aliquot.cli.results import print_json, seconds
 from aliquot.cli.values import Param, read_params
 from aliquot.sdk.calls import action_path
@@ -66,7 +66,7 @@ def invoke(
             print_json(response.get("result"))
     if not response["success"]:
         print_error(
-            f"{name}: {describe_failure(response)}; its output: aliquot logs {record['activationId']}", 1, "function"
+            f"{name}: {describe_failure(record)}; its output: aliquot logs {record['activationId']}", 1, "function"
         )
         raise typer.Exit(1)
 
@@ -119,13 +119,6 @@ def call(
     if isinstance(body, dict) and "response" in body and not with_logs:
         return body
     return wait_for_record(gateway, _activation_of(reply, name))
-
-
-def describe_failure(response: dict[str, Any]) -> str:
-    """Describe the failure in the response of a record."""
-    result = response.get("result")
-    error = result.get("error", result) if isinstance(result, dict) else result
-    return f"{response['status']}: {error if isinstance(error, str) else json.dumps(error, ensure_ascii=False)}"
 
 
 def begin(gateway: GatewayClient, name: str, payload: dict[str, Any], *, session: str = "") -> str:

@@ -9,6 +9,7 @@ import typer
 
 from aliquot.cli.console import output, say
 from aliquot.cli.gateway import ACTIONS, TRIGGERS, AsJson, Data, GatewayClient, annotations_of, completer, connect
+from aliquot.cli.outcomes import describe_failure, describe_status
 from aliquot.cli.recent_calls import MAX_SCANNED, scan_calls
 from aliquot.cli.results import clock, print_json, seconds
 from aliquot.clock import now_ms
@@ -134,7 +135,7 @@ def _print(record: dict[str, Any], *, as_json: bool) -> None:
         return
     said = annotations_of(record)
     response = record.get("response", {})
-    status = response.get("status", "")
+    status = describe_status(record)
     colour = "green" if response.get("success") else "red"
     took = seconds(record.get("duration", 0) / 1000)
     started = said.get("start", "")
@@ -147,6 +148,4 @@ def _print(record: dict[str, Any], *, as_json: bool) -> None:
     for line in record.get("logs", ()):
         say(f"  {line}")
     if not response.get("success"):
-        result = response.get("result")
-        why = result.get("error") if isinstance(result, dict) else result
-        say(f"  error: {why}")
+        say(f"  error: {describe_failure(record)}")

@@ -8,7 +8,8 @@ import typer
 from aliquot.cli.console import say
 from aliquot.cli.entities import Yes, confirm, full_name, list_entities, print_written, put, say_deleted, show_entity
 from aliquot.cli.gateway import TRIGGERS, AsJson, Data, GatewayClient, annotations_of, completer, connect
-from aliquot.cli.invoke import call, describe_failure
+from aliquot.cli.invoke import call
+from aliquot.cli.outcomes import describe_failure
 from aliquot.cli.results import print_json
 from aliquot.cli.values import Annotation, Param, ParamFile, TakesPairs, as_list, read_pairs, read_params
 from aliquot.sdk.calls import entity_path
@@ -165,7 +166,7 @@ def _tell_feed(
     response = record["response"]
     if not response["success"]:
         raise FunctionError(
-            f"the feed {feed} refused {event} of {trigger['name']}: {describe_failure(response)}",
+            f"the feed {feed} refused {event} of {trigger['name']}: {describe_failure(record)}",
             activation_id=record["activationId"],
         )
     return response.get("result")

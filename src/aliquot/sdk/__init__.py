@@ -2,6 +2,7 @@
 
 from aliquot.sdk.app import App
 from aliquot.sdk.classes import enter, exit  # noqa: A004 - `aliquot.exit`
+from aliquot.sdk.errors import BusyError, FunctionError, RemoteError, SdkError
 from aliquot.sdk.function import Function, Handle
 from aliquot.sdk.session import Session
 from aliquot.sdk.workflow.decorator import Workflow
@@ -11,9 +12,13 @@ from aliquot.sdk.workflow.task import task
 
 __all__ = [
     "App",
+    "BusyError",
     "Function",
+    "FunctionError",
     "Handle",
+    "RemoteError",
     "Retry",
+    "SdkError",
     "Session",
     "Workflow",
     "enter",

@@ -16,6 +16,7 @@ from aliquot.sdk.errors import (
 from aliquot.sdk.wire import PICKLE, HttpReply
 
 STATUS = "x-aliquot-status"
+FAILURE = "x-aliquot-failure"
 ACTIVATION = "x-openwhisk-activation-id"
 
 
@@ -59,8 +60,9 @@ def is_pickled(reply: HttpReply) -> bool:
 def failure_of(reply: HttpReply, what: str, activation_id: str) -> FunctionError:
     """Return the error of a final reply that is not pickled: the function or the platform failed."""
     body = reply.json()
-    text = _text(body) if isinstance(body, dict) else ""
-    text = f"{what}: {text or 'it failed and did not say why'}"
+    body = body if isinstance(body, dict) else {}
+    text = reply.headers.get(FAILURE) or _text(body) or "it failed and did not say why"
+    text = f"{what}: {text}"
     if activation_id:
         text += f"; its logs: aliquot logs {activation_id}"
     kinds = {"1": RemoteError, "3": PlatformError}

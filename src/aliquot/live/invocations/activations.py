@@ -26,6 +26,7 @@ _RESPONSE_HEAD = {
 }
 _RESULT = b'"result":'
 _NO_LOGS = b"[]"
+_ENDED_BY_OTHERS = ("cancelled", "interrupted")
 _encode = msgspec.json.encode
 
 
@@ -187,5 +188,6 @@ def error(text: str) -> bytes:
 
 
 def failure(status: Status, text: str, *, run_s: float = 0) -> Outcome:
-    """Return the outcome of a call that failed with this text."""
-    return Outcome(status, error(text), run_s)
+    """Return the outcome of a call that failed with this text. Its first word may be one for lists of calls."""
+    word = text.partition(":")[0]
+    return Outcome(status, error(text), run_s, failure=word if word in _ENDED_BY_OTHERS else "")

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from aliquot.clock import now_ms
 from aliquot.live.datasets.readers import DatasetReaders
-from aliquot.live.invocations.activations import ActivationRecorder, failure
+from aliquot.live.invocations.activations import ActivationRecorder, failure, note
 from aliquot.live.invocations.call import Call
 from aliquot.live.invocations.call_registry import CallRegistry
 from aliquot.live.invocations.dataset_annotations import notes_of
@@ -57,6 +57,8 @@ class CallFinisher:
 
     def _record(self, call: Call, outcome: Outcome, ended_s: float, *, now_s: float) -> Activation:
         run = call.run
+        if outcome.failure:
+            call.notes += note("failure", outcome.failure)
         began_s = (run.begun_s or ended_s) - (run.init_s or 0)
         run.wait_ms = max(0, round((began_s - run.arrived_s) * 1000))
         duration_ms = max(0, round((ended_s - began_s) * 1000))

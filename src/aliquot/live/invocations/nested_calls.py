@@ -110,13 +110,13 @@ class NestedCalls:
             inner = nested.pop()
             own = replace(outcome, logs=logs[depth] if depth < len(logs) else (), outer=())
             if awaited and outcome.status is not Status.SUCCESS:
-                own = replace(own, result=_ended_while_waiting(awaited, outcome), timed_out=False)
+                own = replace(own, result=_ended_while_waiting(awaited, outcome), timed_out=False, failure="")
             awaited = awaited or inner.function
             self._finisher.finish(inner, own)
         if awaited and not isinstance(call, ChainCall):
             last = logs[-1] if len(logs) > 1 else ()
             result = _ended_while_waiting(awaited, outcome)
-            return replace(outcome, result=result, logs=last, outer=(), timed_out=False)
+            return replace(outcome, result=result, logs=last, outer=(), timed_out=False, failure="")
         return outcome
 
     def _first_step(self, chain: ChainCall) -> NestedCall:

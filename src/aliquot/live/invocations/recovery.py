@@ -13,7 +13,10 @@ from aliquot.live.store.base import Store
 from aliquot.live.store.errors import AccessDeniedError, NotFoundError
 from aliquot.live.store.records import Accepted, Action, Exec, Namespace, name_of_owner
 
-INTERRUPTED = "interrupted: the server stopped while the action ran"
+INTERRUPTED = (
+    "interrupted: the server stopped while the action ran. It is not run again, because its effects could happen "
+    "twice. An action that may run twice says so: rerun=True in Python, or the annotation `rerun`"
+)
 MAX_INTERRUPTED_STARTS = 3
 NEVER_STARTED = (
     "the server stopped {} times while a sandbox for this call started, so it is not tried again; "

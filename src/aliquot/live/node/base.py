@@ -156,6 +156,7 @@ class Outcome(Struct, frozen=True, gc=False):
     shared_buffer: BufferHandle | None = None  # with the large buffers of the pickled result
     outer: tuple[tuple[str, ...], ...] = ()  # the lines of its callers in the same sandbox, innermost first
     inside_s: float = 0.0  # time of the run as its sandbox says, or 0
+    failure: str = ""  # how a run ended that did not reply, in our own words
 
 
 class NodeListener(Protocol):

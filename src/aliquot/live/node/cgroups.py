@@ -46,14 +46,16 @@ class _Files(Struct, frozen=True):
     limit: str
     events: str
     usage: str
+    peak: str
     freezer: Callable[[Path], Freezer]
 
 
 # With version 1 not `cgroup.procs`: the kernel lets the writer wait 8 to 15 ms for a lock over all processes.
 _V1_FILES = _Files(
-    "tasks", "memory.limit_in_bytes", "memory.oom_control", "memory.usage_in_bytes", Freezer.of_version_1
-)
-_V2_FILES = _Files("cgroup.procs", "memory.max", "memory.events", "memory.current", Freezer.of_version_2)
+    "tasks", "memory.limit_in_bytes", "memory.oom_control", "memory.usage_in_bytes", "memory.max_usage_in_bytes",
+    Freezer.of_version_1,
+)  # fmt: skip
+_V2_FILES = _Files("cgroup.procs", "memory.max", "memory.events", "memory.current", "memory.peak", Freezer.of_version_2)
 
 
 class SandboxCgroup:
@@ -72,6 +74,7 @@ class SandboxCgroup:
         self._limit = memory / names.limit
         self._events = memory / names.events
         self.usage = memory / names.usage  # the file with the bytes in use
+        self._peak = memory / names.peak
         self._freezer = names.freezer(directories["freezer"]) if "freezer" in directories else None
         (directories["pids"] / "pids.max").write_text(str(self._processes))
 
@@ -121,6 +124,13 @@ class SandboxCgroup:
 
     def used_bytes(self) -> int:
         return int(self.usage.read_text())
+
+    def peak_bytes(self) -> int | None:
+        """Return the most bytes that were in use at once. Before Linux 5.19, version 2 does not tell."""
+        try:
+            return int(self._peak.read_text())
+        except (OSError, ValueError):
+            return None
 
     def pids(self) -> list[int]:
         return pids_in(self._directories[0])

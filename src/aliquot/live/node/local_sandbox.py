@@ -17,6 +17,7 @@ from aliquot.live.node.launcher_connection import InitRequest, LargeReply, Launc
 from aliquot.live.node.logs import Logs
 from aliquot.live.node.output_readers import OutputReaders
 from aliquot.live.node.reply_memory import ReplyMemory
+from aliquot.live.node.run_failures import describe_end, exit_text
 from aliquot.live.node.shared_buffers import SandboxBuffers, SharedBufferError
 from aliquot.live.node.states import CHECKING, GONE, IDLE, RUNNING, STARTING, SandboxListener, error
 from aliquot.runtime import frames
@@ -129,9 +130,11 @@ class LocalSandbox:
     def _lose(self, status: Status, result: str | bytes, *, timed_out: bool = False) -> None:
         seconds = time.perf_counter() - self._begun_s if self.state != IDLE else 0.0
         logs = self.logs.finish(failed=True)
-        self.kill()
         body = result if isinstance(result, bytes) else error(result)
-        self._listener.lost(self, Outcome(status, body, seconds, logs, timed_out=timed_out, outer=self.waiting))
+        why = describe_end(self.cell.process, body, self.launch.memory_bytes, self._timeout_ms if timed_out else None)
+        self.kill()
+        ended = Outcome(status, body, seconds, logs, timed_out=timed_out, outer=self.waiting, failure=why)
+        self._listener.lost(self, ended)
 
     # --- events of the cell and of the connection -------------------------------------------------------
 
@@ -163,9 +166,8 @@ class LocalSandbox:
     def hung_up(self, *, unread: bool) -> None:
         """Report the end of a launcher that has closed its connection.
 
-        A launcher that ended before it read the request is replaced by another: an empty cell, or a sandbox that ended
-        while it was idle. So is one that ended with its zygote during its init. A sandbox that never finished a run is
-        not replaced, since the next one may end the same way.
+        A launcher that ended before it read the request is replaced: an empty cell, or a sandbox that ended while idle.
+        So is one that ended with its zygote during its init. One that never finished a run is not: the next may end so.
         """
         self._unread = self._unread or unread or (self.state == STARTING and self.cell.zygote_crashed())
         if self._handed is not None and self._handed.has_not_begun():
@@ -173,10 +175,8 @@ class LocalSandbox:
         if self._unread and (self.state == STARTING or (self.state == RUNNING and self._runs)):
             self.kill()
             self._listener.refused(self)
-        elif self.cell.process.ran_out_of_memory():
-            self._lose(_DEVELOPER_ERROR, states.OUT_OF_MEMORY)
         else:
-            self._lose(_DEVELOPER_ERROR, states.EXITED_IN_INIT if self.state == STARTING else states.EXITED)
+            self._lose(_DEVELOPER_ERROR, exit_text(self.cell.process, starting=self.state == STARTING))
 
     def malformed_reply(self) -> None:
         """End a sandbox that has sent what no launcher sends: the function has written to its channels."""

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from typing import TypeAlias
 
+import msgspec
+
 from aliquot.live.store.records import Activation, name_of_owner
 
 Headers = tuple[tuple[bytes, bytes], ...]
@@ -26,6 +28,12 @@ _DIGIT = len(_STATUS_CODE)
 def status_of(activation: Activation) -> int:
     """Return the status: 0 success, 1 application error, 2 developer error, 3 internal error."""
     return activation.summary[activation.summary.rindex(_STATUS_CODE) + _DIGIT] - 48
+
+
+def failure_of(activation: Activation) -> str:
+    """Return how a run has ended that did not reply, in our own words."""
+    notes = msgspec.json.decode(activation.summary)["annotations"]
+    return next((str(note["value"]) for note in notes if note["key"] == "failure"), "")
 
 
 def parts_of(body: Body) -> list[bytes | memoryview]:

@@ -131,6 +131,7 @@ class Exchange:
             if self._respond_pickled(call, outcome, activation):
                 return
             headers = (*self._headers(JSON, call.id.encode()), _STATUS_HEADER[outcome.status])
+            headers += ((b"x-aliquot-failure", outcome.failure.encode()),) if outcome.failure else ()
         else:
             headers = self._headers(JSON, call.id.encode())
             if outcome.pickled is not None and call.resolved.workflow:

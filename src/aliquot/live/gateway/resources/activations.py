@@ -7,7 +7,15 @@ from aliquot.live.gateway.http.events import END, EventStream, ResponseLimits, w
 from aliquot.live.gateway.http.names import check_activation_id
 from aliquot.live.gateway.http.query import epoch, flag, page_of
 from aliquot.live.gateway.http.refusal import Refusal, malformed_query, not_found
-from aliquot.live.gateway.http.responses import JSON, PICKLE, parts_of, record_body, response_body, status_of
+from aliquot.live.gateway.http.responses import (
+    JSON,
+    PICKLE,
+    failure_of,
+    parts_of,
+    record_body,
+    response_body,
+    status_of,
+)
 from aliquot.live.gateway.http.routing import Endpoint, Query, Request, Response, json_response
 from aliquot.live.invocations.platform import Platform
 from aliquot.live.store.base import ActivationQuery, Store
@@ -100,7 +108,9 @@ class ActivationEndpoints:
         status = (b"x-aliquot-status", b"%d" % status_of(activation))
         more = (status, (b"x-openwhisk-activation-id", activation.id.encode()))
         if activation.pickled is None:  # the run ended without a pickled result
-            return Response(200, response_body(activation), (JSON, *more))
+            failure = failure_of(activation)
+            told = ((b"x-aliquot-failure", failure.encode()),) if failure else ()
+            return Response(200, response_body(activation), (JSON, *more, *told))
         return Response(200, activation.pickled, ((b"content-type", PICKLE), *more))
 
     async def list(self, request: Request) -> Response:
