@@ -1,4 +1,4 @@
-"""How calls have ended, in our own words. OpenWhisk's words stay in the records, where its clients read them."""
+"""Describe in our own words how calls have ended. OpenWhisk's words stay in the records, where its clients read them."""
 
 import json
 from typing import Any
