@@ -1,4 +1,4 @@
-"""Describe in our own words how calls have ended. OpenWhisk's words stay in the records, where its clients read them."""
+"""Describe in our own words how calls have ended. Records keep OpenWhisk's words, which its clients read."""
 
 import json
 from typing import Any
