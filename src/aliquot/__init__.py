@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         SdkError,
         Session,
         Workflow,
+        chain,
         enter,
         exit,  # noqa: A004 - `aliquot.exit`
         parallel,
@@ -38,6 +39,7 @@ __all__ = [
     "Session",
     "Workflow",
     "__version__",
+    "chain",
     "enter",
     "exit",
     "parallel",

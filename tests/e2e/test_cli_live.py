@@ -217,3 +217,16 @@ def test_the_doctor_says_what_the_machine_offers(platform):
         assert finding["name"] in shown
         assert finding["ok"] or finding["consequence"] in shown
     platform.aliquot("doctor", "--strict", code=0 if all(finding["ok"] for finding in findings) else 1)
+
+
+def test_the_functions_of_an_app_are_deleted_together_and_so_are_all(platform):
+    platform.aliquot("deploy", "sums.py")
+    (platform.folder / "plain.py").write_text("def main(args):\n    return args\n")
+    platform.aliquot("action", "create", "plain", "plain.py")
+    assert "of apps there are sums" in platform.aliquot("delete", "--app", "tiny", "--yes", code=5)
+    assert "give exactly one of them" in platform.aliquot("delete", "plain", "--all", "--yes", code=2)
+    assert "Aborted" in platform.run("aliquot", "delete", "--all", given="n\n", code=1)
+    assert len(platform.json("list")) == 3
+    assert platform.json("delete", "--app", "sums", "--yes") == {"deleted": ["sums.add", "sums.fail"]}
+    assert platform.json("delete", "--all", "--yes") == {"deleted": ["plain"]}
+    assert "there are no functions" in platform.aliquot("delete", "--all", "--yes")

@@ -1,8 +1,11 @@
 """The examples do what their READMEs say: the commands are taken from the page, run, and their output compared."""
 
+import json
+import os
 import re
 import shlex
 import shutil
+import subprocess
 import sys
 
 import pytest
@@ -25,6 +28,25 @@ def same_but_percentages(text):
     return re.sub(r"\b\d+%", "N%", text)
 
 
+def commands_of(page):
+    """Return the commands of a page. A line that ends with a backslash continues."""
+    text = re.sub(r"\\\n +", "", page.read_text(encoding="utf-8"))
+    return re.findall(r"^ {4,}((?:aliquot|python|curl) .*)$", text, re.MULTILINE)
+
+
+def run_curl(platform, command):
+    """Run a line of the page in a shell, with the address and the key as the page says."""
+    environment = {**os.environ, "ALIQUOT_URL": platform.url, "ALIQUOT_KEY": platform.key}
+    words = ["bash", "-c", command.replace("curl", "curl -sS --fail-with-body", 1)]
+    return subprocess.run(words, env=environment, capture_output=True, text=True, check=True, timeout=60).stdout + "\n"
+
+
+def test_the_curl_line_of_the_readme_calls_a_function(platform):
+    (line,) = (command for command in commands_of(ROOT / "README.md") if command.startswith("curl "))
+    platform.aliquot("deploy", str(ROOT / "examples" / "matrix" / "matrix.py"))
+    assert json.loads(run_curl(platform, line))["value"] > 0
+
+
 def blocks(page, language):
     return re.findall(rf"```{language}\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
 
@@ -39,10 +61,13 @@ def test_the_page_is_true(page, platform, tmp_path):
     files = r"`(\w+\.(?:py|yaml|env))`:\n\n```(?:python|yaml|ini)\n(.*?)```"
     for name, code in re.findall(files, page.read_text(encoding="utf-8"), re.DOTALL):
         (folder / name).write_text(code)
-    commands = re.findall(r"^ {4,}((?:aliquot|python) .*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    commands = commands_of(page)
     assert commands
     printed = {"aliquot": "", "python": ""}
     for command in commands:
+        if command.startswith("curl "):
+            printed["python"] += run_curl(platform, command)
+            continue
         words, _, target = command.partition(" > ")
         program, *arguments = shlex.split(words)
         given = "asked for" if "HF_TOKEN" in words else None  # a terminal asks for it

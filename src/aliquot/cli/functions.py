@@ -5,10 +5,13 @@ from typing import Annotated
 import typer
 
 from aliquot.cli.console import say
-from aliquot.cli.entities import Yes, delete_entity
-from aliquot.cli.gateway import ACTIONS, AsJson, Data, FunctionName, annotations_of, connect, qualified
-from aliquot.cli.results import clock, print_json, seconds, show, size, table, text
+from aliquot.cli.entities import Yes, confirm, delete_entity
+from aliquot.cli.gateway import ACTIONS, AsJson, Data, GatewayClient, annotations_of, completer, connect, qualified
+from aliquot.cli.results import clock, count, print_json, seconds, show, size, table, text
+from aliquot.core.errors import InputError
 from aliquot.core.units import MIB
+from aliquot.sdk.calls import entity_path
+from aliquot.sdk.errors import NotFoundError
 
 
 def list_functions(
@@ -43,6 +46,44 @@ def list_functions(
     show(rows)
 
 
-def delete(name: FunctionName, yes: Yes = False, data: Data = None, as_json: AsJson = False) -> None:
-    """Delete a function. The records of its calls stay."""
-    delete_entity(connect(data), ACTIONS, name, yes=yes, as_json=as_json)
+def delete(
+    name: Annotated[
+        str | None,
+        typer.Argument(help="The name of the function, see aliquot list.", autocompletion=completer(ACTIONS)),
+    ] = None,
+    app: Annotated[str | None, typer.Option(metavar="APP", help="Delete all functions of this app.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Delete all functions of your namespace.")] = False,
+    yes: Yes = False,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """Delete a function, those of an app, or all. The records of their calls stay.
+
+    For example: [bold]aliquot delete words.count[/] or [bold]aliquot delete --app words[/]
+    """
+    if [name is not None, app is not None, everything].count(True) != 1:
+        raise InputError("NAME, --app, --all: give exactly one of them")
+    gateway = connect(data)
+    if name is not None:
+        delete_entity(gateway, ACTIONS, name, yes=yes, as_json=as_json)
+        return
+    names = _names_of_app(gateway, app)
+    if names:
+        confirm(f"delete {count(len(names), 'function')} ({', '.join(names)})?", yes=yes, as_json=as_json)
+    for one in names:
+        gateway.send("DELETE", entity_path(ACTIONS, one), one)
+    if as_json:
+        print_json({"deleted": names})
+    else:
+        say(f"deleted {', '.join(names)}" if names else "there are no functions")
+
+
+def _names_of_app(gateway: GatewayClient, app: str | None) -> list[str]:
+    """Return the names of an app's functions, or of all functions. Raises `NotFoundError` if there is no such app."""
+    by_app = {qualified(action): annotations_of(action).get("sdk-app") for action in gateway.entities(ACTIONS)}
+    names = [name for name, owner in by_app.items() if app in {None, owner}]
+    if app is not None and not names:
+        apps = sorted({str(owner) for owner in by_app.values() if owner is not None})
+        there = f"there are {', '.join(apps)}" if apps else "there are none"
+        raise NotFoundError(f"--app: there are no functions of an app {app}; of apps {there}")
+    return names

@@ -1,6 +1,7 @@
 """The SDK: functions that run in this process or on the platform."""
 
 from aliquot.sdk.app import App
+from aliquot.sdk.chains import chain
 from aliquot.sdk.classes import enter, exit  # noqa: A004 - `aliquot.exit`
 from aliquot.sdk.errors import BusyError, FunctionError, RemoteError, SdkError
 from aliquot.sdk.function import Function, Handle
@@ -21,6 +22,7 @@ __all__ = [
     "SdkError",
     "Session",
     "Workflow",
+    "chain",
     "enter",
     "exit",
     "parallel",

@@ -158,12 +158,12 @@ class App:
         """Refuse what cannot be deployed, and two functions, classes or workflows of one name."""
         _check(self.name, raw)
         known = self.functions.get(raw.__name__) or self.workflows.get(raw.__name__)
-        if known is not None and not _reloaded(getattr(known, "wrapped", known.raw), raw):
+        if known is not None and not _reloaded(getattr(known, "wrapped", known.raw), raw, self.module):
             raise UsageError(f"app {self.name!r} has a function {raw.__name__!r} already")
 
-    def code(self) -> AppCode:
-        """Read the app's file and the included ones."""
-        return read_code(self.name, self.module, self._include)
+    def code(self, wrapped: Callable[..., Any]) -> AppCode:
+        """Read the app's file and the included ones, or in a notebook one function or class and what it uses."""
+        return read_code(self.name, self.module, self._include, wrapped)
 
     @dual
     def deploy(self) -> Operation[list[Deployment]]:
@@ -214,12 +214,16 @@ class App:
         return self._cached_client
 
 
-def _reloaded(before: Callable[..., Any], now: Callable[..., Any]) -> bool:
-    """Return whether the same lines ran again, as in a notebook."""
-    if isinstance(before, type) or isinstance(now, type):
-        return isinstance(before, type) and isinstance(now, type) and before.__module__ == now.__module__
-    old, new = before.__code__, now.__code__
-    return (old.co_filename, old.co_firstlineno) == (new.co_filename, new.co_firstlineno)
+def _reloaded(before: Callable[..., Any], now: Callable[..., Any], module: dict[str, Any]) -> bool:
+    """Return whether the same lines ran again, or in a notebook a cell that was changed, which has another name."""
+    old, new = _place_of(before), _place_of(now)
+    return old == new or (not module.get("__file__") and old[0] != new[0])
+
+
+def _place_of(value: Callable[..., Any]) -> tuple[str, int]:
+    """Return the file and the line of a function, or of the first method of a class."""
+    codes = [getattr(one, "__code__", None) for one in (value, *vars(value).values())]
+    return next(((code.co_filename, code.co_firstlineno) for code in codes if code is not None), ("", 0))
 
 
 def _check(app: str, raw: Callable[..., Any]) -> None:

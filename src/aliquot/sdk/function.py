@@ -19,6 +19,7 @@ from aliquot.sdk.wire import Operation, pause
 
 if TYPE_CHECKING:
     from aliquot.sdk.app import App
+    from aliquot.sdk.chains import Chain
     from aliquot.sdk.workflow.options import CallOptions, Retry
 
 A = TypeVar("A")
@@ -96,6 +97,12 @@ class Function(Generic[P, R]):
     def __repr__(self) -> str:
         return f"<function {self.action} of Aliquot>"
 
+    def __or__(self, other: object) -> "Chain":
+        """Return the chain that calls another function with the result of this one."""
+        from aliquot.sdk.chains import join
+
+        return join(self, other)
+
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[str, str]]:
         return locate, (self.app.name, self.name)
 
@@ -153,7 +160,7 @@ class Function(Generic[P, R]):
         return result
 
     def _deploy(self) -> Operation[Deployment]:
-        return deploy(self.app.name, self.action, self.name, self.app.code(), self.needs)
+        return deploy(self.app.name, self.action, self.name, self.app.code(self.wrapped), self.needs)
 
     def forget_deployment(self) -> None:
         """Deploy the function again before its next call."""

@@ -1,7 +1,7 @@
 """The code of an app as it is sent: the text of its file, or a zip of that file and the included ones.
 
-Unsupported apps are refused before anything is sent: those without a file (a notebook, the interactive prompt), and
-those that import files beside them without including them.
+Unsupported apps are refused before anything is sent: those that were typed at the interactive prompt, and those that
+import files beside them without including them. An app in a notebook has no file (`notebook.py`).
 """
 
 import os
@@ -11,6 +11,7 @@ from aliquot.runtime.units import MIB
 from aliquot.sdk.errors import UsageError
 
 KIND = "python:3.11"
+_NOTEBOOK = "notebook.py"  # the name in tracebacks of a file that was written of cells
 _MAX_BYTES = 36 * MIB  # the platform takes 48 MiB of base64
 
 
@@ -22,16 +23,21 @@ class AppCode(NamedTuple):
     file: str  # the name of the app's file, for tracebacks
 
 
-def read_code(app: str, module: dict[str, Any], include: tuple[str, ...]) -> AppCode:
-    """Read the code of the module that made the app."""
+def read_code(app: str, module: dict[str, Any], include: tuple[str, ...], wrapped: Any) -> AppCode:  # noqa: ANN401
+    """Read the code of the module that made the app. In a notebook it is that of one function or class, `wrapped`."""
     from hashlib import sha256
 
     path = module.get("__file__")
     if not path or not os.path.isfile(path):
-        raise UsageError(
-            f"app {app!r}: it is not defined in a file (a notebook or the interactive prompt?); "
-            "put it into a .py file, and import it from there"
-        )
+        if include:
+            raise UsageError(
+                f"app {app!r}, include: a notebook has no folder for {include[0]!r} to be in; put the app into a .py "
+                "file beside it, and import it from there"
+            )
+        from aliquot.sdk.notebook import write_module
+
+        text = write_module(app, wrapped, module)
+        return AppCode(text, sha256(text.encode()).hexdigest(), _NOTEBOOK)
     try:
         with open(path, encoding="utf-8") as file:
             text = file.read()

@@ -108,7 +108,7 @@ def test_neighbours_are_included_or_their_absence_is_said(stub, tmp_path):
     assert (done.stdout, done.stderr) == ("7\n", "")
 
 
-def test_an_app_without_a_file_is_refused(stub):
+def test_an_app_without_source_is_refused(stub):
     done = subprocess.run(
         [
             sys.executable,
@@ -122,9 +122,7 @@ def test_an_app_without_a_file_is_refused(stub):
         text=True,
         check=False,
     )
-    assert (
-        "app 'x': it is not defined in a file (a notebook or the interactive prompt?); put it into a .py" in done.stderr
-    )
+    assert "app 'x': the source of g cannot be read, because it was typed at the interactive prompt" in done.stderr
 
 
 def test_relative_imports_are_refused(tmp_path, stub):
