@@ -77,7 +77,7 @@ def test_the_times_of_batches_are_columns_of_the_functions_file(tmp_path):
     ("text", "complaint"),
     [
         (HEADER + "net,1,0,10,1.5,2,5\n", "batch is 1.5"),
-        (HEADER + "net,1,0,10,9999,2,5\n", "batch is '9999'"),
+        (HEADER + "net,1,0,10,99999,2,5\n", "batch is '99999'"),
         (HEADER + "net,3,0,10,4,2,5\n", "run_s@gpu/8 is 2; it takes 3 or more"),
         (HEADER.replace("/8", "/x") + "net,1,0,10,4,2,5\n", "the column 'run_s@gpu/x' is not known"),
         (HEADER.replace("run_s@gpu/8", "cold_s@gpu/8") + "net,1,0,10,4,2,5\n", "the column 'cold_s@gpu/8'"),

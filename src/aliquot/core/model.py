@@ -16,7 +16,7 @@ DEFAULT_PRICE = 1000.0  # of a second of a whole accelerator
 DEFAULT_SLOT_PRICE = DEFAULT_PRICE / 60  # of a second of a slot of kind cpu
 MAX_LANES = 8  # of a device that does not say how many it has
 DEFAULT_TENANT = "default"
-MAX_BATCH = 1024  # calls that run together
+MAX_BATCH = 65_536  # calls that run together
 
 
 class FlowKey(NamedTuple):

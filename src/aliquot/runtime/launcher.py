@@ -13,6 +13,7 @@ from typing import Any, Callable, NoReturn  # noqa: UP035 - Python 3.9 on
 
 from . import answers, exec_launcher, frames, isolation, objects, program, runs, sdk_support
 from .answers import RunAnswer
+from .batch import BatchFunction
 from .control_channel import ControlChannel
 from .frames import SUCCESS
 from .group import FunctionGroup
@@ -75,6 +76,11 @@ class Launcher:
             return self._group.run(json.loads(first), second, buffer)
         if self._main is None:
             return answers.developer_error(NOT_READY)
+        if kind == frames.RUN_BATCH:
+            request = json.loads(first)
+            self._variables.set(request["env"])
+            batch = BatchFunction(self._main, self._max_bytes, sdk=self._sdk, channel=self._channel)
+            return batch.run(request["items"], second, request["objects"] or [])
         if kind == frames.RUN_HANDED:
             return self._run_handed(json.loads(first), second, buffer)
         self._variables.set(answers.decode(str(first, "utf-8")))

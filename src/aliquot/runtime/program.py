@@ -57,9 +57,15 @@ def _without_arguments(function: Callable[..., Any], names: frozenset[str]) -> C
     def left(values: dict[str, Any]) -> dict[str, Any]:
         return {name: value for name, value in values.items() if name not in names}
 
-    def call(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the function's own
-        return function(*(left(each) if isinstance(each, dict) else each for each in args), **left(kwargs))
+    def stripped(argument: Any) -> Any:  # noqa: ANN401 - the function's own
+        if isinstance(argument, list):  # a batch
+            return [left(each) if isinstance(each, dict) else each for each in argument]
+        return left(argument) if isinstance(argument, dict) else argument
 
+    def call(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the function's own
+        return function(*map(stripped, args), **left(kwargs))
+
+    call.__wrapped__ = function  # type: ignore[attr-defined] # for the names of its parameters
     return call
 
 

@@ -41,14 +41,16 @@ def run_json(
     return answer_result(result if isinstance(result, dict) else {"value": result}, max_bytes, channel)
 
 
-def answer_result(result: dict[str, Any], max_bytes: int, channel: ControlChannel | None) -> RunAnswer:
+def answer_result(
+    result: dict[str, Any], max_bytes: int, channel: ControlChannel | None, *, task: bool | None = None
+) -> RunAnswer:
     """Answer with the result of an SDK function as JSON. A task of a workflow may also return other objects."""
     answer = answers.from_result(result, max_bytes)
     if answer.status == SUCCESS:
         fits = len(answer.result) <= objects.MAX_JSON_BYTES
     else:
         fits = answer.status != DEVELOPER_ERROR or answer.result == answers.error_json(answers.OUT_OF_MEMORY)
-    if fits or not is_task():
+    if fits or not (is_task() if task is None else task):
         return answer
     try:
         return objects.answer_with_objects(result, max_bytes, channel)

@@ -6,13 +6,14 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, ParamSpec, TypeVar, Unpack, overload
 
+from aliquot.sdk.batched import BatchedFunction
 from aliquot.sdk.classes import ClassFunction
 from aliquot.sdk.client import Client, client_for
 from aliquot.sdk.deployment import Deployment
 from aliquot.sdk.dual import dual
 from aliquot.sdk.errors import UsageError
 from aliquot.sdk.function import Function
-from aliquot.sdk.needs import FunctionArguments, FunctionNeeds, check_group, read_needs
+from aliquot.sdk.needs import BatchArguments, FunctionArguments, FunctionNeeds, check_group, read_needs
 from aliquot.sdk.portable import register
 from aliquot.sdk.server import find_server
 from aliquot.sdk.session import Session, make_session
@@ -23,6 +24,7 @@ from aliquot.sdk.workflow import executions
 from aliquot.sdk.workflow.decorator import Workflow
 from aliquot.sdk.workflow.options import read_seconds
 
+A = TypeVar("A")
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -68,7 +70,11 @@ class App:
     def function(self, raw: Callable[P, R], /) -> Function[P, R]: ...
     @overload
     def function(self, /, **needs: Unpack[FunctionArguments]) -> Callable[[Callable[P, R]], Function[P, R]]: ...
-    def function(self, raw: Callable[..., Any] | None = None, /, **needs: Unpack[FunctionArguments]) -> Any:
+    @overload
+    def function(
+        self, /, **needs: Unpack[BatchArguments]
+    ) -> Callable[[Callable[[list[A]], list[R]]], BatchedFunction[A, R]]: ...
+    def function(self, raw: Callable[..., Any] | None = None, /, **needs: Any) -> Any:
         """Make a function of the app, and declare its needs.
 
         gpu: a share of one GPU, or a number of whole ones. Without it the function runs on the node's CPU.
@@ -88,6 +94,9 @@ class App:
         calls: whether it may call functions outside its group. It gets a key for that.
         env: environment variables. They are no secrets: whoever can read the function can read them.
         secrets: names of secrets (`aliquot secret create`). The function gets their variables.
+        batch: the calls that may run together. The function takes a list of items and returns a list of their results,
+            and `f.remote(a)` gives the result of one item.
+        pure: whether its result follows from its arguments alone, so that it may run more than once.
         """
         read = read_needs(**needs)
         return self._add(raw, read) if raw is not None else lambda decorated: self._add(decorated, read)
@@ -148,9 +157,10 @@ class App:
 
         return add if raw is None else add(raw)
 
-    def _add(self, raw: Callable[P, R], needs: FunctionNeeds) -> Function[P, R]:
+    def _add(self, raw: Callable[..., Any], needs: FunctionNeeds) -> Function[..., Any]:
         self._check_name(raw)
-        function = Function(self, raw, needs)
+        made = Function if needs.batch is None else BatchedFunction
+        function: Function[..., Any] = made(self, raw, needs)
         self.functions[raw.__name__] = function
         return function
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypedDict, Unpack
+from typing import Any, NamedTuple, Required, TypedDict, Unpack
 
 from aliquot.sdk.errors import UsageError
 from aliquot.sdk.units import read_mib, read_ms, read_names, read_positive, read_share, read_variables
@@ -14,8 +14,9 @@ _GROUP = "[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}"
 ANNOTATIONS = (
     *("sdk", "sdk-app", "sdk-digest", "imports", "requirements", "gpu-share", "gpu-memory", "gpu-share-limit"),
     *("gpu-memory-limit", "latency-slo-ms", "weight", "datasets", "rerun", "group", "durable"),
-    *("env", "secrets", "exit", "sdk-file"),
+    *("env", "secrets", "exit", "sdk-file", "batch", "pure"),
 )
+MAX_BATCH = 65_536
 
 
 class FunctionArguments(TypedDict, total=False):
@@ -37,6 +38,13 @@ class FunctionArguments(TypedDict, total=False):
     calls: bool | None
     env: Mapping[str, str] | None
     secrets: list[str] | tuple[str, ...]
+    pure: bool
+
+
+class BatchArguments(FunctionArguments, total=False):
+    """The arguments of `@app.function` for a function that takes batches."""
+
+    batch: Required[int]
 
 
 class FunctionNeeds(NamedTuple):
@@ -59,6 +67,8 @@ class FunctionNeeds(NamedTuple):
     env: tuple[tuple[str, str], ...] = ()
     secrets: tuple[str, ...] = ()
     exit: bool = False  # it has methods that run when its sandbox is stopped
+    pure: bool = False
+    batch: int | None = None
 
     def limits(self) -> dict[str, int]:
         return {"timeout": self.timeout_ms, "memory": self.memory_mib}
@@ -80,6 +90,8 @@ class FunctionNeeds(NamedTuple):
             "env": dict(self.env) or None,
             "secrets": list(self.secrets) or None,
             "exit": self.exit or None,
+            "pure": self.pure or None,
+            "batch": self.batch,
         }
         return {key: value for key, value in said.items() if value is not None}
 
@@ -89,27 +101,36 @@ def check_group(group: object) -> None:
         raise UsageError(f"group: {group!r} is not a name; it takes letters, digits, '_', '-' and '.', at most 64")
 
 
-def read_needs(**arguments: Unpack[FunctionArguments]) -> FunctionNeeds:
+def read_needs(*, batch: int | None = None, **arguments: Unpack[FunctionArguments]) -> FunctionNeeds:
     """Check and parse the arguments of the decorator. A typing mistake must not become a default."""
     known = FunctionArguments.__annotations__
     for name in arguments:
         if name not in known:
-            raise UsageError(f"{name}: there is no such argument; there are {', '.join(known)}")
+            raise UsageError(f"{name}: there is no such argument; there are {', '.join(known)}, batch")
     given: dict[str, Any] = {name: value for name, value in arguments.items() if value is not None}
     for name in ("gpu_memory", "gpu_limit", "gpu_memory_limit"):
         if name in given and "gpu" not in given:
             raise UsageError(f"{name}: {given[name]!r} needs a GPU; say how much of one, such as gpu=0.25")
-    for name in ("rerun", "calls"):
+    for name in ("rerun", "calls", "pure"):
         if not isinstance(given.get(name, False), bool):
             raise UsageError(f"{name}: {given[name]!r} does not fit; it takes True or False")
     check_group(given.get("group"))
+    if batch is not None:
+        _check_batch(batch, given.get("group"))
     needs = FunctionNeeds(
-        **{field: read(given[name], name) for name, (field, read) in _READERS.items() if name in given}
+        **{field: read(given[name], name) for name, (field, read) in _READERS.items() if name in given}, batch=batch
     )
     for module in needs.imports:
         if not all(part.isidentifier() for part in module.split(".")):
             raise UsageError(f"imports: {module!r} is not a module's name; versions belong into requirements")
     return needs
+
+
+def _check_batch(batch: object, group: str | None) -> None:
+    if not isinstance(batch, int) or isinstance(batch, bool) or not 1 <= batch <= MAX_BATCH:
+        raise UsageError(f"batch: {batch!r} does not fit; it takes a whole number of calls, 1 to {MAX_BATCH}")
+    if group is not None:
+        raise UsageError(f"batch: {batch!r} does not fit; a function of a group runs its calls one by one")
 
 
 def _as_given(value: Any, _: str) -> Any:  # noqa: ANN401 - checked before
@@ -138,4 +159,5 @@ _READERS: dict[str, tuple[str, Callable[[Any, str], Any]]] = {
     "calls": ("calls", _as_given),
     "env": ("env", read_variables),
     "secrets": ("secrets", _names_like("hf")),
+    "pure": ("pure", _as_given),
 }

@@ -21,6 +21,10 @@ def scale(value: int, factor: float = 2) -> str:
 def bare(text: str) -> list[int]:
     return [len(text)]
 
+@app.function(batch=32, gpu=0.5, pure=True)
+def classify(images: list[bytes]) -> list[str]:
+    return [str(len(image)) for image in images]
+
 @app.workflow(timeout="1h", durable=False)
 def twice(value: int) -> str:
     return scale(value, factor=2)
@@ -34,6 +38,9 @@ execution = twice.start(3)
 executed = execution.result(timeout=3)
 patient: str = scale.options(retry=aliquot.Retry(3, on=ValueError), timeout="3s")(1)
 
+label: str = classify(b"")
+label = classify.remote(b"")
+labels: Iterator[str] = classify.map([b"", b""])
 here: str = scale(1)
 there: str = scale.remote(1, factor=3)
 handle: aliquot.Handle[str] = scale.spawn(1)
@@ -58,6 +65,9 @@ twice.remote("a")  # wrong
 integer: int = twice.remote(1)  # wrong
 plain.start()  # wrong
 scale.options(retries=3)  # wrong
+classify.remote([b""])  # wrong
+classify([b""])  # wrong
+labelled: list[str] = classify.remote(b"")  # wrong
 scale("a")  # wrong
 scale.remote("a")  # wrong
 scale.remote(1, 2, 3)  # wrong

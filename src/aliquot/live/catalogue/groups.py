@@ -3,6 +3,7 @@
 To the core a group is one function with one flow. Its resource requests are the sums of its members' requests.
 """
 
+import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from math import inf
@@ -61,8 +62,11 @@ class FlowFunctions(Struct, frozen=True):
         """Return the function that stands for the whole flow in the core."""
         actions = [resolved.action for resolved in self.members]
         bounds = [action.limits.instances for action in actions if action.limits.instances is not UNSET]
+        needs = self.needs()
+        if needs.batch > 1 and not needs.gpu_share and not bounds:
+            bounds = [os.cpu_count() or 1]  # further runs on the processors would take calls from the batches
         return replace(
-            self.needs().function(self.flow, host_bytes=sum(action.limits.memory for action in actions) * MIB),
+            needs.function(self.flow, host_bytes=sum(action.limits.memory for action in actions) * MIB),
             instances=min(bounds, default=None),
             runs_ahead=self._runs_ahead(),
             times=Times(cold_s=COLD_S.get(actions[0].exec.kind, FORK_S)),

@@ -9,10 +9,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
 from aliquot.config import MAX_WEIGHT, MIN_WEIGHT, parse_size
 from aliquot.core.errors import InputError
-from aliquot.core.model import FunctionSpec
+from aliquot.core.model import MAX_BATCH, FunctionSpec
 from aliquot.core.units import KIB, MIB
 from aliquot.live.catalogue.names import is_name
 from aliquot.live.catalogue.variables import VARIABLE_NAMES, is_variable, is_variable_value
@@ -70,6 +71,7 @@ class ActionNeeds(Struct, frozen=True):
             host_bytes=host_bytes,
             share_limit=self.gpu_share_limit,
             datasets=self.datasets,
+            batch=self.batch,
         )
 
 
@@ -85,7 +87,22 @@ def parse_needs(action: Action) -> ActionNeeds:
         values[annotation.field] = value
     needs = ActionNeeds(**values)
     _check(needs)
-    return needs
+    return replace(needs, batch=1) if needs.batch > 1 and _why_no_batches(action, needs) else needs
+
+
+def check_batch(action: Action) -> None:
+    """Refuse batches for an action that cannot have them. Those of earlier versions run their calls one by one."""
+    value = action.annotation("batch")
+    reason = _why_no_batches(action, parse_needs(action))
+    if reason and value is not None and _count(value) != 1:
+        raise InputError(f"annotation batch: {_shown(value)} does not fit; {reason}")
+
+
+def _why_no_batches(action: Action, needs: ActionNeeds) -> str:
+    if needs.group:
+        return "a function of a group runs its calls one by one"
+    kind = action.exec.kind
+    return "" if kind.startswith("python:") else f"it takes Python functions alone, not {kind}"
 
 
 def _check(needs: ActionNeeds) -> None:
@@ -151,7 +168,7 @@ def _milliseconds(value: object) -> object:
 
 
 def _count(value: object) -> object:
-    number = _number(1, 65_536)(value)
+    number = _number(1, MAX_BATCH)(value)
     return int(number) if isinstance(number, float) and number.is_integer() else UNSET
 
 
@@ -211,7 +228,7 @@ ANNOTATIONS = {
     "weight": _NeedsAnnotation(
         "weight", f"a number from {MIN_WEIGHT:g} to {MAX_WEIGHT:g}", _number(MIN_WEIGHT, MAX_WEIGHT)
     ),
-    "batch": _NeedsAnnotation("batch", "a whole number from 1 to 65536", _count),
+    "batch": _NeedsAnnotation("batch", f"a whole number from 1 to {MAX_BATCH}", _count),
     "datasets": _NeedsAnnotation("datasets", "a list of names", _texts(str.isprintable)),
     "imports": _NeedsAnnotation("imports", 'a list of module names, such as ["numpy"]', _texts(_MODULE.fullmatch)),
     "requirements": _NeedsAnnotation(

@@ -78,6 +78,7 @@ def launch(
         init_names=() if is_group else one.init_names,
         file="" if is_group else one.file,
         exit=not is_group and needs.exit,
+        batch=needs.batch,
     )
 
 

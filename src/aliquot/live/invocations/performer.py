@@ -39,6 +39,7 @@ from aliquot.live.catalogue.images import RuntimeImage
 from aliquot.live.catalogue.secrets import SecretRegistry
 from aliquot.live.datasets.fabric import Fabric
 from aliquot.live.invocations.activations import failure
+from aliquot.live.invocations.batch_runs import BatchRuns
 from aliquot.live.invocations.call import Call, ChainCall
 from aliquot.live.invocations.call_finisher import CallFinisher
 from aliquot.live.invocations.call_registry import CallRegistry
@@ -93,6 +94,8 @@ class CommandPerformer:
         self._secrets = secrets
         self.output = RunOutput(assignments, node)
         self.nested_calls = NestedCalls(registry, finisher, fabric.readers, now)
+        of_sandboxes = (node, registry, assignments, fabric.readers)
+        self._batches = BatchRuns(*of_sandboxes, post=post, end=self._end, give_up=self._give_up, now=now)
         self.performers: dict[type[Command], Callable[..., None]] = {  # one for each kind of command
             Dispatch: self._dispatch,
             StartSandbox: self._start_sandbox,
@@ -120,14 +123,17 @@ class CommandPerformer:
 
     def sandbox_lost(self, sandbox: int, outcome: Outcome) -> None:
         assignment = self._assignments.close(sandbox)
+        if assignment is not None and assignment.riders:
+            self._post(SandboxLost(sandbox, LOST, *self._batches.lost(assignment, outcome)))
+            return
         if assignment is not None and assignment.call is not None:
             assignment.call.outcome = assignment.with_logs(outcome)
         self._post(SandboxLost(sandbox, LOST))
 
     def sandbox_refused(self, sandbox: int) -> None:
         assignment = self._assignments.close(sandbox)
-        if assignment is not None and assignment.call is not None:
-            assignment.call.run.may_retry = True
+        for call in () if assignment is None else assignment.calls:
+            call.run.may_retry = True
         self._post(SandboxLost(sandbox, LOST))
 
     def memory_loaded(self, sandbox: int) -> None:
@@ -142,6 +148,11 @@ class CommandPerformer:
         call = assignment.call
         if call is None:
             log.error("a run finished that was not requested", sandbox=sandbox)
+            return
+        if assignment.batches:
+            self._batches.finished(sandbox, assignment, outcome)
+            if assignment.view_lost:
+                self._give_up(sandbox)
             return
         if assignment.ahead:
             following = assignment.call = assignment.ahead.pop(0)
@@ -207,7 +218,10 @@ class CommandPerformer:
             self._usage.wake(command.place)
         assignment = self._assignments.get(command.sandbox)
         if assignment is not None and not assignment.runs:
-            assignment.call = call
+            if assignment.batches and assignment.call is not None and assignment.call is not call:
+                assignment.riders.append(call)
+            else:
+                assignment.call = call
 
     def _start_sandbox(self, command: StartSandbox) -> None:
         """Start a sandbox for its first call. The call is described in its environment."""
@@ -258,7 +272,11 @@ class CommandPerformer:
         call = self._registry.calls[command.invocation]
         assignment = self._assignments.get(command.sandbox)
         if assignment is None:  # it died after the scheduler had chosen it, so the call has not begun
-            call.run.may_retry = True
+            for name in (command.invocation, *(command.riders if isinstance(command, Run) else ())):
+                self._registry.calls[name].run.may_retry = True
+            return
+        if assignment.batches and isinstance(command, Run):
+            self._batches.begin(command, assignment)
             return
         assignment.call, assignment.runs = call, True
         if not assignment.serves(call):  # the function joined the group after the sandbox started

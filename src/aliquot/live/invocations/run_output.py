@@ -19,7 +19,7 @@ class RunOutput:
         """
         if call.run.begun_s:
             for sandbox, assignment in self._assignments.items():
-                if assignment.call is call.outermost:
+                if assignment.call is call.outermost or call in assignment.riders:
                     *inner, outermost = self._node.output(sandbox) or ((),)
                     return (*inner, assignment.logs + outermost)
         return ((),)

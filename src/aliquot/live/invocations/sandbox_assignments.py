@@ -13,20 +13,30 @@ from aliquot.live.store.records import is_truthy
 class SandboxAssignment:
     """One sandbox from its start to its end: the function revisions that it serves, and the call that it runs."""
 
-    __slots__ = ("ahead", "alone", "call", "functions", "has_view", "init_s", "key", "logs", "runs", "view_lost")
+    __slots__ = (
+        "ahead", "alone", "batches", "call", "functions", "has_view", "init_s", "key", "logs", "riders", "runs",
+        "view_lost",
+    )  # fmt: skip
 
     def __init__(self, functions: FlowFunctions, key: str) -> None:
         self.functions = functions
         # The only function of a sandbox without a group. It is read several times per call.
         self.alone = None if functions.is_group else functions.members[0]
         self.key = key  # opens the caller's namespace; empty if no function wants a key
+        self.batches = functions.needs().batch > 1  # its function takes lists of items
         self.call: Call | None = None
+        self.riders: list[Call] = []  # calls that run, or wait for the start, together with its call
         self.runs = False  # its call has begun
         self.ahead: list[Call] = []  # calls handed ahead, in the order in which they will run
         self.has_view = False  # it sees datasets
         self.view_lost = False  # it is stopped when its run ends, because its view is lost
         self.init_s: float | None = None
         self.logs: tuple[str, ...] = ()  # lines of its start, until a record has them
+
+    @property
+    def calls(self) -> "list[Call]":
+        """Return its call and those that run together with it."""
+        return [] if self.call is None else [self.call, *self.riders]
 
     def serves(self, call: Call) -> bool:
         """Return whether it can run the call. A group's sandbox has the functions that the group had at its start."""

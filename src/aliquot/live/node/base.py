@@ -84,6 +84,7 @@ class Launch(Struct, frozen=True):
     init_names: tuple[str, ...] = ()  # parameters that are variables of the environment and no arguments
     file: str = ""  # name of the file that the code comes from, or empty
     exit: bool = False  # it has code to run when the sandbox is stopped
+    batch: int = 1  # maximum number of calls in one run
 
 
 class OutputListener(Protocol):
@@ -124,8 +125,23 @@ class ChainStep(Struct, frozen=True):
     arguments: StepArguments = None
 
 
+class BatchItem(Struct, frozen=True):
+    """One call of a batch, as `aliquot.runtime.batch` reads it."""
+
+    activation: str
+    form: str  # of its payload: json, pickled, handed or objects
+    size: int  # of its payload
+    task: bool = False  # its errors have the names of exceptions
+    hand_on: bool = False  # a pickle will do as its result, because the next function of a sequence takes one
+    defaults: dict[str, Raw] = {}  # parameters for those that a handed value lacks
+    objects: int = 0  # its part of the request's buffers of objects
+
+
 class RunRequest(Struct, frozen=True, gc=False):
-    """One run of a function. The payload is a JSON object, or the SDK's pickled arguments."""
+    """One run of a function. The payload is a JSON object, or the SDK's pickled arguments.
+
+    The payload of a batch has those of its items one behind another.
+    """
 
     invocation: str
     payload: bytes | memoryview
@@ -142,6 +158,7 @@ class RunRequest(Struct, frozen=True, gc=False):
     defaults: dict[str, Raw] = {}  # parameters for those that the handed value lacks
     # The payload is a container (`runtime.objects`) whose objects have their large buffers here.
     objects: tuple[BufferHandle, ...] | None = None
+    items: tuple[BatchItem, ...] = ()  # calls of a batch; its reply is read by the service
 
 
 class Outcome(Struct, frozen=True, gc=False):

@@ -66,7 +66,9 @@ def run_head(request: RunRequest, buffers: SandboxBuffers | None) -> bytes:
         buffer_number = buffers.put(request.shared_buffer)
     if buffers is not None and request.objects is not None:
         object_buffers = [buffers.put(one) for one in request.objects]
-    if request.steps or request.handed or request.hand_on or object_buffers is not None:
+    if request.items:
+        kind, env = frames.RUN_BATCH, _encode({"env": request.env, "items": request.items, "objects": object_buffers})
+    elif request.steps or request.handed or request.hand_on or object_buffers is not None:
         kind = frames.RUN_GROUP if request.steps else frames.RUN_HANDED
         env = _describe_run(request, object_buffers)
     else:
@@ -185,17 +187,24 @@ class LauncherConnection:
     )  # fmt: skip
 
     def __init__(
-        self, cell: Cell, listener: ReplyListener, loop: EventLoop, tenant: str, result_bytes: int, memory: ReplyMemory
+        self,
+        cell: Cell,
+        listener: ReplyListener,
+        loop: EventLoop,
+        launch: Launch,
+        result_bytes: int,
+        memory: ReplyMemory,
     ) -> None:
+        """`result_bytes` limits the result of one call."""
         self._sock = cell.sock
         self._send, self._recv = cell.sock.send, cell.sock.recv  # a warm call uses each once
         self._listener = listener
         self._loop = loop
-        self._max_reply_bytes = result_bytes + _SLACK_BYTES
+        self._max_reply_bytes = result_bytes * launch.batch + _SLACK_BYTES
         self._partial: bytearray | None = None  # the first bytes of a reply
         self._expected = 0  # how many bytes that reply has
         self._large: LargeReply | None = None
-        self._tenant = tenant
+        self._tenant = launch.tenant
         self._memory = memory
         self._waiting = False  # a large reply has begun, and there is no memory for it
         self._outbox: list[memoryview] = []

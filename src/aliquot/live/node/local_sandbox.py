@@ -73,7 +73,7 @@ class LocalSandbox:
         self._outer: list[tuple[Logs, float, int, float]] = []
         self._handed = handed
         self.channel = SandboxChannel(self, buffers, loop) if buffers is not None else None
-        self._connection = LauncherConnection(cell, self, loop, launch.tenant, result_bytes, reply_memory)
+        self._connection = LauncherConnection(cell, self, loop, launch, result_bytes, reply_memory)
         cell.assign(self)
 
     # --- start and end ----------------------------------------------------------------------------------

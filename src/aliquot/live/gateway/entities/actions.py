@@ -9,7 +9,7 @@ from aliquot.core.errors import InputError
 from aliquot.live.catalogue.catalogue import Catalogue
 from aliquot.live.catalogue.entities import Entities
 from aliquot.live.catalogue.images import OPTION, find_image
-from aliquot.live.catalogue.needs import parse_needs
+from aliquot.live.catalogue.needs import check_batch, parse_needs
 from aliquot.live.catalogue.resolving import readable_package, resolve_action
 from aliquot.live.gateway.entities import wire
 from aliquot.live.gateway.entities.common import (
@@ -185,6 +185,7 @@ def build_action(
     )
     try:
         parse_needs(action)
+        check_batch(action)
     except InputError as error:
         raise Refusal(400, str(error)) from error
     return action
