@@ -21,7 +21,7 @@ class Device:
         "active_slices", "bounded", "default_share", "device_class", "evictable_bytes", "flows", "freed", "group",
         "host", "index", "kept", "kept_bytes", "last_dispatch", "level", "listed", "max_slots", "measured_utilisation",
         "memory_bytes", "memory_order", "node", "pool_order", "pool_slots", "resident_bytes", "running", "sandboxes",
-        "shares_used", "slots", "spec", "taken", "tenant_slots",
+        "shares_used", "slots", "spec", "taken", "tenant_slots", "unused",
     )  # fmt: skip
 
     def __init__(
@@ -67,6 +67,7 @@ class Device:
         self.last_dispatch = -1
         self.active_slices: dict[int, Slice] = {}  # by sandbox; used only when allotments depend on each other
         self.sandboxes: dict[int, Sandbox] = {}
+        self.unused: dict[int, Sandbox] = {}  # started ahead and never used, which make room first
 
     @property
     def utilisation(self) -> float:

@@ -31,7 +31,8 @@ class Flow:
         "ahead", "arrivals", "batches", "classes", "closed", "domain", "expiry", "first_arrival", "held_back",
         "idle_by_device", "in_flight", "index", "interarrival_deviation_s", "kept", "key", "last_arrival",
         "last_serviced", "misfit", "node_wait", "places", "queue", "queued", "recent_interarrival_s", "riders",
-        "run_estimate_s", "run_estimates_s", "sandboxes", "spec", "tenant_weight", "timer_at", "weight",
+        "run_estimate_s", "run_estimates_s", "sandboxes", "spec", "start_estimate_s", "tenant_weight", "timer_at",
+        "weight",
     )  # fmt: skip
 
     def __init__(self, index: int, key: FlowKey, spec: FunctionSpec, domain: "Domain") -> None:
@@ -55,6 +56,7 @@ class Flow:
         self.interarrival_deviation_s: float = 0
         self.run_estimate_s: float | None = None
         self.run_estimates_s: dict[str, float] = {}  # by kind of device
+        self.start_estimate_s: float | None = None  # measured cold starts
         self.sandboxes: dict[int, Sandbox] = {}
         self.idle_by_device: dict[int, IdleSandboxes] = {}  # of every device that has had an idle one
         self.places: IdlePlaces | None = None  # kept up to date if its domain has many devices
@@ -114,8 +116,14 @@ class Flow:
         known = self.run_estimates_s.get(kind)
         self.run_estimates_s[kind] = run_s if known is None else EWMA_KEEP * known + EWMA_NEW * run_s
 
+    def record_start(self, start_s: float) -> None:
+        """Update the estimate of a cold start with a completed one."""
+        known = self.start_estimate_s
+        self.start_estimate_s = start_s if known is None else EWMA_KEEP * known + EWMA_NEW * start_s
+
     def forget_runs(self) -> None:
-        """Forget the run times of another version of the function."""
+        """Forget the run and start times of another version of the function."""
+        self.start_estimate_s = None
         self.ahead = _ahead_state(self.spec)
         self.batches = _batch_times(self.spec)
         self.run_estimate_s = None

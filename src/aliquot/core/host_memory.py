@@ -35,6 +35,7 @@ class HostMemory:
         self.busy_by_tenant: dict[str, int] = {}
         self.kept: dict[int, Sandbox] = {}  # sandboxes kept for sessions, least recently used first
         self.kept_bytes = 0  # claimed by these
+        self.unused: dict[int, Sandbox] = {}  # started ahead and never used, which are stopped first
         self._tenants = tenants  # those that have functions
         self._refused = False  # a start waits
         self._order: Eviction[StopCandidate] | None = None  # idle sandboxes of all devices that may be stopped

@@ -137,6 +137,11 @@ class ExpiryAction(StrEnum):
     SWAP_OUT = "swap_out"
     LOAD = "load"
     STOP = "stop"
+    START = "start"  # ahead of calls, if there is room (`provisioning/`); only for flows
+    ASK = "ask"  # nothing but to ask the policy again; only for flows
+
+
+ENDS_KEEP_ALIVE = frozenset({ExpiryAction.SWAP_OUT, ExpiryAction.STOP})
 
 
 class Expiry(Struct, frozen=True, gc=False):
@@ -144,6 +149,8 @@ class Expiry(Struct, frozen=True, gc=False):
 
     at: float
     action: ExpiryAction
+    sandboxes: int = 0  # that the flow shall have after `START`, or that stay after `STOP`
+    reason: str = "keep-alive is over"  # for people to read
 
 
 class KeepAlive:
@@ -162,11 +169,14 @@ class KeepAlive:
         """Return when the sandboxes of a flow expire, now that nothing of it is queued or in flight."""
         return None
 
+    def flow_called(self, flow: FlowView, *, now: float) -> None:
+        """Called when an invocation has arrived, before it is queued. Policies that ignore it pay nothing for it."""
+
     def flow_closed(self, flow: FlowView) -> None:
         """Forget everything about a flow that is removed."""
 
     def flow_expired(self, flow: FlowView, done: Expiry, *, now: float) -> Expiry | None:
-        """Return the next expiry of a flow that stays idle, after this one has been carried out. No side effects."""
+        """Return the next expiry of a flow that stays idle, after this one has been carried out."""
         return None
 
 

@@ -14,6 +14,7 @@ from aliquot.core.flow import Flow
 from aliquot.core.lifecycle import InvocationState, SandboxState
 from aliquot.core.nodes import Node
 from aliquot.core.prefetching import invariants as prefetching
+from aliquot.core.provisioning import invariants as provisioning
 from aliquot.core.records import Sandbox
 from aliquot.core.scheduler import Scheduler
 from aliquot.core.view import SHARE_TOLERANCE
@@ -41,6 +42,7 @@ def violations(scheduler: Scheduler) -> Iterator[str]:
     yield from _kept(scheduler)
     yield from _index(scheduler)
     yield from prefetching.violations(scheduler.prefetcher)
+    yield from provisioning.violations(scheduler.registry.devices.values(), scheduler.pool)
     for domain in scheduler.registry.domains.values():
         queued = sum(flow.queued for flow in scheduler.registry.flows.values() if flow.domain is domain)
         if queued != domain.queued:
@@ -69,7 +71,11 @@ def _device(device: Device, scheduler: Scheduler) -> Iterator[str]:
     resident = sum(s.bytes for s in device.sandboxes.values() if s.holds_memory)
     if device.resident_bytes != resident or device.free_bytes < 0:
         yield f"{name} ({device.spec.memory_bytes} bytes) counts {device.resident_bytes} resident, there are {resident}"
-    evictable = sum(s.bytes for s in device.sandboxes.values() if s.state is SandboxState.WARM and s.invocation is None)
+    evictable = sum(
+        s.bytes
+        for s in device.sandboxes.values()
+        if (s.state is SandboxState.WARM and s.invocation is None) or (s.state is SandboxState.STARTING and s.unused)
+    )
     if device.evictable_bytes != evictable:
         yield f"{name} counts {device.evictable_bytes} evictable bytes, there are {evictable}"
     pool_slots = scheduler.pool.slots

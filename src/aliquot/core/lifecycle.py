@@ -72,6 +72,7 @@ INVOCATION: dict[tuple[InvocationState, InvocationChange], InvocationState] = {
 
 # Module-level names for states and changes of every call: looking a member up in its enum costs as much as a call.
 WARM, HOST_WARM, BUSY = SandboxState.WARM, SandboxState.HOST_WARM, SandboxState.BUSY
+STARTING = SandboxState.STARTING
 RUN_SANDBOX, FINISH = SandboxChange.RUN, SandboxChange.FINISH
 QUEUED = InvocationState.QUEUED
 DISPATCH, RUN, END = InvocationChange.DISPATCH, InvocationChange.RUN, InvocationChange.END

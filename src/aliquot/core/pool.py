@@ -10,19 +10,19 @@ is added to them when it is no longer kept, which the pool forces only when thos
 
 from collections.abc import Mapping
 
+from aliquot.core.adoption import check_adoption
 from aliquot.core.commands import Command, LoadMemory, Purpose, StartSandbox, StopSandbox, UnloadMemory
 from aliquot.core.device import Device
 from aliquot.core.errors import EventError, PolicyError
 from aliquot.core.flow import Flow
 from aliquot.core.host_memory import HostMemory
-from aliquot.core.interfaces import Expiry, ExpiryAction, KeepAlive
+from aliquot.core.interfaces import ENDS_KEEP_ALIVE, Expiry, ExpiryAction, KeepAlive
 from aliquot.core.lifecycle import WARM, SandboxChange
-from aliquot.core.places import place_of, place_text
+from aliquot.core.provisioning.unused import end_unused, first_unused, mark_unused
 from aliquot.core.records import Invocation, Sandbox, SessionState
 from aliquot.core.session_sandboxes import SessionSandboxes
 from aliquot.core.slices import SliceAllocator
 from aliquot.core.timers import Timers
-from aliquot.core.view import SHARE_TOLERANCE
 
 
 class Pool:
@@ -39,9 +39,11 @@ class Pool:
         self.sandboxes: dict[int, Sandbox] = {}
         self.started = 0  # also the last number given out
         self.slots = slots
-        self._keepalive = keepalive
+        self.keepalive = keepalive
         # Most policies let flows expire, not single sandboxes.
         self._expires_sandboxes = type(keepalive).sandbox_idled is not KeepAlive.sandbox_idled
+        observes = type(keepalive).flow_called is not KeepAlive.flow_called
+        self.observe_call = keepalive.flow_called if observes else None
         self._timers = timers
         self._outbox = outbox
         self._slices = slices
@@ -56,8 +58,9 @@ class Pool:
             if self.slots is not None and device.spec.memory_bytes is not None:
                 self._free_pool_slot(device, invocation, now=now)
         self._free_host_memory(invocation, devices[0].host, now=now)
-        self._make_room(devices, flow.spec.memory_bytes, invocation.id, now=now)
+        self._make_room(devices, flow.spec.memory_bytes, flow, invocation.id, now=now)
         sandbox = self._add(self.started + 1, flow, devices)
+        sandbox.began = now
         key, place = flow.key, sandbox.place
         self._outbox.append(
             StartSandbox(sandbox.id, key.tenant, key.function, place, invocation.id, Purpose.CALL, reason)
@@ -65,32 +68,31 @@ class Pool:
         self._slices.create(sandbox)
         return sandbox
 
+    def start_ahead(
+        self, flow: Flow, devices: tuple[Device, ...], purpose: Purpose, reason: str, *, now: float
+    ) -> Sandbox:
+        """Start a sandbox before any call needs it. The caller has checked that there is room without an eviction."""
+        sandbox = self._add(self.started + 1, flow, devices)
+        sandbox.began = now
+        mark_unused(sandbox)
+        self._add_idle(sandbox, now=now)
+        if self.slots is not None or sandbox.host.limit is not None:
+            self._make_stoppable(sandbox, now=now)
+        self._outbox.append(StartSandbox(sandbox.id, *flow.key, sandbox.place, "", purpose, reason))
+        self._slices.create(sandbox)
+        return sandbox
+
     def adopt(self, number: int, flow: Flow, devices: tuple[Device, ...], *, runs: bool, now: float) -> Sandbox:
         """Take over a warm sandbox that another scheduler has started. The caller assigns the call that it runs."""
         if number <= 0 or number in self.sandboxes:
             raise EventError(f"a sandbox cannot be adopted as number {number}")
-        self._check_adoption(flow, devices, runs=runs)
+        check_adoption(flow, devices, self.slots, runs=runs)
         sandbox = self._add(number, flow, devices)
         self._slices.create(sandbox)
         sandbox.change(SandboxChange.READY)
         if not runs:
             self.release(sandbox, now=now)
         return sandbox
-
-    def _check_adoption(self, flow: Flow, devices: tuple[Device, ...], *, runs: bool) -> None:
-        """Raise `EventError` if the sandbox would not fit on its devices, so that the shell stops it."""
-        spec = flow.spec
-        if len(devices) != spec.device_count or any(not spec.runs_on(device.spec) for device in devices):
-            raise EventError(f"{flow.key} cannot be on {place_text(place_of([device.spec for device in devices]))}")
-        for device in devices:
-            room = device.free_bytes >= spec.memory_bytes and not device.host.lacks(spec.host_bytes)
-            share = device.shares_used + spec.share_on(device.spec) <= 1 + SHARE_TOLERANCE
-            if not room or (runs and (device.running >= device.max_slots or not share)):
-                raise EventError(f"{device.spec.name} has no room for a sandbox of {flow.key}")
-            if self.slots is not None and device.spec.memory_bytes is not None and len(device.sandboxes) >= self.slots:
-                raise EventError(f"{device.spec.name}: all {self.slots} pool slots are in use")
-        if spec.instances is not None and len(flow.sandboxes) >= spec.instances:
-            raise EventError(f"{flow.key} may have {spec.instances} sandboxes")
 
     def _add(self, number: int, flow: Flow, devices: tuple[Device, ...]) -> Sandbox:
         self.started = max(self.started, number)
@@ -104,7 +106,7 @@ class Pool:
 
     def load(self, sandbox: Sandbox, reason: str, invocation: str | None = None, *, now: float) -> None:
         """Load a swapped-out sandbox into the memory of its devices again."""
-        self._make_room(sandbox.devices, sandbox.bytes, invocation, now=now)
+        self._make_room(sandbox.devices, sandbox.bytes, sandbox.flow, invocation, now=now)
         sandbox.change(SandboxChange.LOAD)
         for device in sandbox.devices:
             device.resident_bytes += sandbox.bytes
@@ -145,7 +147,7 @@ class Pool:
         if self.slots is not None or sandbox.host.limit is not None:
             self._make_stoppable(sandbox, now=now)
         if self._expires_sandboxes:
-            sandbox.expiry = self._keepalive.sandbox_idled(sandbox, now=now)
+            sandbox.expiry = self.keepalive.sandbox_idled(sandbox, now=now)
             if sandbox.expiry is not None:
                 self._timers.arm(sandbox)
 
@@ -182,6 +184,8 @@ class Pool:
             sandbox.flow.idle_at(sandbox.device).not_resident.pop(sandbox.id)
             self._add_idle(sandbox, now=now)
             for device in sandbox.devices:
+                if sandbox.unused:
+                    device.evictable_bytes -= sandbox.bytes  # it was counted from its start on
                 device.note_freed()  # its bytes may be evicted from now on
             if sandbox.unload_when_ready:
                 self._unload(sandbox, "keep-alive is over")
@@ -212,34 +216,35 @@ class Pool:
         del self.sandboxes[sandbox.id], sandbox.flow.sandboxes[sandbox.id]
 
     def flow_idled(self, flow: Flow, *, now: float) -> None:
-        flow.expiry = self._keepalive.flow_idled(flow, now=now)
+        flow.expiry = self.keepalive.flow_idled(flow, now=now)
         self._timers.arm(flow)
 
     def flow_closed(self, flow: Flow) -> None:
         flow.expiry = None
-        self._keepalive.flow_closed(flow)
+        self.keepalive.flow_closed(flow)
 
     def expire_flow(self, flow: Flow, expiry: Expiry, *, now: float) -> None:
-        """Carry out the keep-alive action of an idle flow, and schedule the next one."""
+        """Carry out the keep-alive action of an idle flow, and schedule the next one. Others carry out `START`."""
         if expiry.action is ExpiryAction.LOAD:
             self.swap_in(flow, now=now)
             for sandbox in flow.idle_sandboxes() if flow.kept else ():
                 sandbox.deferred_expiry = None
-        else:
-            for sandbox in flow.idle_sandboxes():
-                self.expire(sandbox, expiry.action)
-        flow.expiry = self._keepalive.flow_expired(flow, expiry, now=now)
+        elif expiry.action in ENDS_KEEP_ALIVE:
+            idle = flow.idle_sandboxes()
+            for sandbox in idle[: max(0, len(idle) - expiry.sandboxes)]:
+                self.expire(sandbox, expiry.action, expiry.reason)
+        flow.expiry = self.keepalive.flow_expired(flow, expiry, now=now)
         self._timers.arm(flow)
 
-    def expire(self, sandbox: Sandbox, action: ExpiryAction) -> None:
+    def expire(self, sandbox: Sandbox, action: ExpiryAction, reason: str = "keep-alive is over") -> None:
         """End keep-alive for an idle sandbox. One that is still loading is swapped out when it is ready."""
         sandbox.expiry = sandbox.deferred_expiry = None
         if sandbox.session is not None:
             sandbox.deferred_expiry = action
         elif action is ExpiryAction.STOP:
-            self.stop(sandbox, "keep-alive is over")
+            self.stop(sandbox, reason)
         elif sandbox.state is WARM:
-            self._unload(sandbox, "keep-alive is over")
+            self._unload(sandbox, reason)
         else:
             sandbox.unload_when_ready = sandbox.holds_memory
 
@@ -248,6 +253,8 @@ class Pool:
         device, flow = sandbox.device, sandbox.flow
         if sandbox.state is not WARM or not sandbox.swappable:
             return
+        if sandbox.unused:
+            end_unused(sandbox)
         idle = flow.idle_at(device)
         del idle.resident[sandbox.id]
         idle.not_resident[sandbox.id] = sandbox
@@ -303,6 +310,8 @@ class Pool:
     def _remove_idle(self, sandbox: Sandbox) -> None:
         device, flow = sandbox.device, sandbox.flow
         idle = flow.idle_at(device)
+        if sandbox.unused:
+            end_unused(sandbox)
         if sandbox.session is not None:
             self.session_sandboxes.remove(sandbox, sandbox.session)
         if self.slots is not None or sandbox.host.limit is not None:
@@ -320,9 +329,14 @@ class Pool:
             if not idle.resident:
                 flow.domain.policy.residency_changed(flow, device)
 
-    def _make_room(self, devices: tuple[Device, ...], needed: int, invocation: str | None, *, now: float) -> None:
+    def _make_room(
+        self, devices: tuple[Device, ...], needed: int, flow: Flow, invocation: str | None, *, now: float
+    ) -> None:
         for device in devices:
             while device.free_bytes < needed:
+                if (unused := first_unused(device.unused, flow)) is not None:
+                    self.stop(unused, "it was started ahead, and its memory is needed", invocation)
+                    continue
                 victim = device.memory_order.victim(now=now)
                 if victim is not None:
                     self._unload(victim, "its memory is needed", invocation)
@@ -339,8 +353,9 @@ class Pool:
     def _free_pool_slot(self, device: Device, invocation: Invocation, *, now: float) -> None:
         while self.slots is not None and len(device.sandboxes) >= self.slots:
             victim = device.pool_order.victim(now=now)
-            if victim is not None:
-                self.stop(victim.sandbox, "its pool slot is needed", invocation.id)
+            first = first_unused(device.unused, invocation.flow) or (None if victim is None else victim.sandbox)
+            if first is not None:
+                self.stop(first, "its pool slot is needed", invocation.id)
             elif not self._stop_keeping_first(device.kept, now=now):
                 raise PolicyError(f"{device.spec.name}: all {self.slots} pool slots are in use")
 
@@ -348,7 +363,7 @@ class Pool:
         flow = invocation.flow
         needed = flow.spec.host_bytes
         while host.lacks(needed):
-            victim = host.victim(flow.key.tenant, now=now)
+            victim = first_unused(host.unused, flow) or host.victim(flow.key.tenant, now=now)
             if victim is not None:
                 self.stop(victim, "the host's memory is needed", invocation.id)
             elif not self._stop_keeping_first(host.kept, now=now):

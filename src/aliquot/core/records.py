@@ -148,9 +148,9 @@ class Sandbox:
     """
 
     __slots__ = (
-        "ahead", "batch", "bytes", "deferred_expiry", "device", "devices", "expiry", "flow", "host", "host_bytes",
-        "host_candidate", "id", "invocation", "place", "pool_candidate", "reload_s", "retired", "session", "sizes_run",
-        "slice", "state", "timer_at", "unload_when_ready", "uses",
+        "ahead", "batch", "began", "bytes", "deferred_expiry", "device", "devices", "expiry", "flow", "host",
+        "host_bytes", "host_candidate", "id", "invocation", "place", "pool_candidate", "reload_s", "retired", "session",
+        "sizes_run", "slice", "state", "timer_at", "unload_when_ready", "unused", "uses",
     )  # fmt: skip
 
     def __init__(self, number: int, flow: "Flow", devices: "tuple[Device, ...]") -> None:
@@ -173,6 +173,8 @@ class Sandbox:
         self.batch: Batch | None = None  # of its invocation, if that does not run alone
         self.sizes_run: set[int] = set()  # sizes of batches that it has run
         self.uses = 0  # invocations assigned to it so far
+        self.began: float | None = None  # when its start began; None if another scheduler started it
+        self.unused = False  # started ahead, and no call has used it yet (`provisioning/`)
         self.unload_when_ready = False  # keep-alive ended while its bytes were still being loaded
         self.retired: str | None = None  # why it must stop as soon as it is idle
         self.session: SessionState | None = None  # the session it is kept for; it is idle and warm then

@@ -43,9 +43,9 @@ from aliquot.core.events import (
 )
 from aliquot.core.flow import Flow
 from aliquot.core.interfaces import (
+    ENDS_KEEP_ALIVE,
     Batching,
     Eviction,
-    ExpiryAction,
     KeepAlive,
     Packing,
     Prefetching,
@@ -58,6 +58,7 @@ from aliquot.core.membership import Membership
 from aliquot.core.model import FlowKey
 from aliquot.core.pool import Pool
 from aliquot.core.prefetching.by_node import NodePrefetchers
+from aliquot.core.provisioning.provisioner import Provisioner
 from aliquot.core.records import Invocation, Sandbox
 from aliquot.core.registry import Registry
 from aliquot.core.slices import SliceAllocator
@@ -90,6 +91,7 @@ class Scheduler:
         self.registry = Registry(make_queueing, make_eviction, packing, pool_slots)
         self.slices = SliceAllocator(sharing, self._outbox)
         self.pool = Pool(keepalive, pool_slots, self._timers, self._outbox, self.slices)
+        self.provisioner = Provisioner(self.pool)
         self._calls = Calls(self.pool, self._outbox)
         self.invocations = self._calls.open  # those that have not ended
         self.prefetcher = NodePrefetchers(prefetching, self._outbox)
@@ -200,6 +202,7 @@ class Scheduler:
             return
         self._retire(flow, "its function has a newer version")
         self._batching.forget(flow)
+        self.provisioner.succeeded(flow)
         self.registry.set_function(flow, event.function)
         domain.policy.redeployed(flow, domain.view)
         hold_back(flow)
@@ -249,6 +252,8 @@ class Scheduler:
         if event.session is not None:
             invocation.session = self.pool.session_sandboxes.session(event.tenant, event.session)
         flow.expiry = None
+        if self.pool.observe_call is not None:
+            self.pool.observe_call(flow, now=self.now)
         self.invocations[invocation.id] = invocation
         if self._alone and self._dispatcher.dispatch_alone(invocation, self._domains, now=self.now):
             return
@@ -329,6 +334,7 @@ class Scheduler:
         expected = SandboxState.STARTING if isinstance(event, SandboxStarted) else SandboxState.LOADING
         if sandbox.state is not expected:
             raise EventError(f"it was not {expected}: {sandbox.describe()}")
+        self.provisioner.ready(sandbox, now=self.now)
         self.pool.ready(sandbox, now=self.now)
         if sandbox.invocation is not None:
             self._dispatcher.run(sandbox, sandbox.invocation, now=self.now)
@@ -355,6 +361,7 @@ class Scheduler:
     def _sandbox_lost(self, event: SandboxLost) -> None:
         sandbox = self._sandbox(event.sandbox)
         if sandbox is not None:
+            self.provisioner.lost(sandbox)
             if event.out_of_memory:
                 learn_limit(sandbox)
             self._calls.lose(sandbox, event.reason, event.again, now=self.now)
@@ -372,8 +379,8 @@ class Scheduler:
                 self._membership.expire(subject)
                 self._dispatcher.decide(self._domains, now=self.now)  # calls may have returned to their queues
                 continue
-            self.pool.expire_flow(subject, expiry, now=self.now)
-            if expiry.action is not ExpiryAction.LOAD:
+            self.provisioner.expire_flow(subject, expiry, now=self.now)
+            if expiry.action in ENDS_KEEP_ALIVE and not expiry.sandboxes:
                 subject.domain.policy.expired(subject, subject.domain.view)
 
     def _sandbox(self, number: int) -> Sandbox | None:

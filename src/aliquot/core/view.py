@@ -152,6 +152,10 @@ class FlowView(Protocol):
     def last_arrival(self) -> float: ...
     @property
     def last_serviced(self) -> float: ...
+    @property
+    def start_estimate_s(self) -> float | None: ...  # measured cold starts
+    @property
+    def sandboxes(self) -> "Mapping[int, SandboxView]": ...
     def swapped_out(self) -> "Sequence[SandboxView]": ...
     def idle_on(self, device: DeviceView) -> SandboxView | None: ...
     def idle_places(self) -> Sequence[tuple[DeviceView, SandboxView]]: ...  # a few of them, among many devices
@@ -238,7 +242,7 @@ class View:
     def _few_devices(self, flow: FlowView) -> list[DeviceView]:
         classes, spec = flow.classes, flow.spec
         if len(classes) > MAX_CANDIDATES:  # begin with another class for each call
-            first = flow.head.number % len(classes)
+            first = (flow.head.number if flow.queued else flow.index) % len(classes)
             classes = [*classes[first:], *classes[:first]][:MAX_CANDIDATES]
         looked_at = MAX_CANDIDATES // max(1, len(classes))
         compared = max(2, MAX_COMPARED // max(1, len(classes)))

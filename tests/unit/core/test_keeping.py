@@ -2,7 +2,7 @@
 
 import pytest
 
-from aliquot.core.commands import LoadMemory, StopSandbox, UnloadMemory
+from aliquot.core.commands import LoadMemory, StartSandbox, StopSandbox, UnloadMemory
 from aliquot.core.events import Woke
 from aliquot.core.interfaces import Params
 from aliquot.policies.eviction import EVICTION
@@ -212,18 +212,32 @@ def test_adaptive_gives_an_irregular_flow_more_time():
     assert of_type(UnloadMemory, harness.send(Woke(), at=91 + 120))
 
 
-def test_hybrid_histogram_frees_memory_loads_it_in_time_and_stops_in_the_end():
-    harness = idle("hybrid_histogram", range(0, 6000, 600))
-    assert of_type(UnloadMemory, harness.log)  # idle for ten minutes each time
-    assert not of_type(StopSandbox, harness.log)
+@pytest.mark.parametrize(
+    ("unload", "frees", "readies"), [("stop", StopSandbox, StartSandbox), ("swap", UnloadMemory, LoadMemory)]
+)
+def test_hybrid_histogram_frees_memory_has_it_ready_in_time_and_stops_in_the_end(unload, frees, readies):
+    harness = idle("hybrid_histogram", range(0, 6000, 600), {"hybrid_histogram": {"unload": unload}})
+    assert of_type(frees, harness.log)  # idle for ten minutes each time
     last = 5400
-    assert not of_type(LoadMemory, harness.send(Woke(), at=last + 500))
-    assert of_type(LoadMemory, harness.send(Woke(), at=last + 540))  # 600 x 0.9
+    assert not of_type(readies, harness.send(Woke(), at=last + 500))
+    ready = harness.send(Woke(), at=last + 540)  # 600 x 0.9
+    assert of_type(readies, ready)
+    harness.ready(ready)
     assert not of_type(StopSandbox, harness.send(Woke(), at=last + 650))
     assert of_type(StopSandbox, harness.send(Woke(), at=last + 726))  # 660 x 1.1
 
 
+def test_hybrid_histogram_keeps_the_whole_range_where_idle_times_are_spread_over_all_bins():
+    gaps = [60 * (2 + number % 10) + 30 for number in range(60)]
+    moments = [sum(gaps[:number]) for number in range(len(gaps))]
+    spread, trusted = (
+        idle("hybrid_histogram", moments, {"hybrid_histogram": {"bins": "12", "cv": cv}}) for cv in ("2", "0")
+    )
+    assert len(of_type(StopSandbox, spread.log)) < 5  # the first few idle times are not spread yet
+    assert len(of_type(StopSandbox, trusted.log)) > 50
+
+
 def test_hybrid_histogram_waits_the_whole_range_until_it_is_reliable():
-    harness = idle("hybrid_histogram", [0, 600])
+    harness = idle("hybrid_histogram", [0, 600], {"hybrid_histogram": {"enough": "2"}})
     assert not of_type(StopSandbox, harness.send(Woke(), at=600 + 4 * 3600 - 1))
     assert of_type(StopSandbox, harness.send(Woke(), at=600 + 4 * 3600))

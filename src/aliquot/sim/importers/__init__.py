@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 
-from aliquot.sim.importers.azure_functions import read_azure_functions
+from aliquot.sim.importers.azure_functions import read_azure_functions, read_azure_functions_1000
 from aliquot.sim.importers.azure_llm import read_azure_llm
+from aliquot.sim.importers.helios import read_helios
 from aliquot.sim.importers.mooncake import read_mooncake
 from aliquot.sim.importers.philly import read_philly
 from aliquot.sim.importers.request import ImportedTrace, ImportRequest
@@ -11,7 +12,9 @@ from aliquot.sim.importers.servegen import read_servegen
 
 IMPORTERS: dict[str, Callable[[ImportRequest], ImportedTrace]] = {
     "azure_functions": read_azure_functions,
+    "azure_functions_1000": read_azure_functions_1000,
     "azure_llm": read_azure_llm,
+    "helios": read_helios,
     "mooncake": read_mooncake,
     "philly": read_philly,
     "servegen": read_servegen,

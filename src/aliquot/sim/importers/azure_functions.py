@@ -1,8 +1,9 @@
-"""Importer of the Azure Functions trace of 2019: eight hours of 500 functions with their owners.
+"""Importers of two samples of the Azure Functions trace of 2019, by the calls of each function per minute.
 
-Owners become tenants `o-…` and functions become `f-…`, named by the first digits of their hashes. The trace counts
-calls per minute, and they are spread uniformly at random within the minute. Run times were recorded on CPUs only
-(profile `own`). The profiles `mqfq` and `timm` assign each function a GPU profile at random instead. Time 0 is the
+`azure_functions` has eight hours of 500 functions with their owners. `azure_functions_1000` has a day of 1 000
+functions, in which each function is its own owner. Owners become tenants `o-…` and functions become `f-…`, named by the
+first digits of their hashes. Calls are spread uniformly at random within their minute. Run times were recorded on CPUs
+only (profile `own`). The profiles `mqfq` and `timm` assign each function a GPU profile at random instead. Time 0 is the
 first minute of the trace.
 """
 
@@ -17,13 +18,14 @@ from msgspec.structs import replace
 from aliquot.core.errors import InputError
 from aliquot.core.model import FunctionSpec
 from aliquot.sim.arrivals import Arrival
-from aliquot.sim.importers.azure_own import read_own
+from aliquot.sim.importers.azure_own import OwnFiles, read_own
 from aliquot.sim.importers.profiles import PROFILES
 from aliquot.sim.importers.request import ImportedTrace, ImportRequest, busiest, in_window
 from aliquot.sim.input_files import CsvRow, read_rows
 from aliquot.sim.workloads import MICROSECONDS
 
-COLUMNS = ("HashOwner", "HashApp", "HashFunction", "Trigger")
+HASHES = ("HashOwner", "HashApp", "HashFunction")
+FOLDER = "azure_functions_2019"
 MINUTE_S = 60
 HASH_DIGITS = 6  # digits of a hash in a name, or more if two names would be equal
 
@@ -36,18 +38,38 @@ class MinuteCounts(Struct, frozen=True):
     calls: list[int]
 
 
+class AzureSample(Struct, frozen=True):
+    """The files of a sample, and how their columns are named."""
+
+    invocations: str
+    own: OwnFiles
+    columns: tuple[str, ...] = HASHES  # before the minutes
+    minute: str = ""  # what the name of a minute's column begins with
+
+
+OWNERS_500 = AzureSample(
+    "dirigent500_invocations.csv.gz",
+    OwnFiles("dirigent500_durations.csv.gz", "dirigent500_memory.csv.gz"),
+    (*HASHES, "Trigger"),
+)
+DAY_1000 = AzureSample(
+    "invitro1000_inv.csv.gz",
+    OwnFiles("invitro1000_run.csv.gz", "invitro1000_mem.csv.gz", memory_key="HashApp"),
+    minute="minute_",
+)
+
+
 RunTimes = dict[str, Callable[[Random], float]]  # by function; other functions run for their declared time
 
 
-def read_azure_functions(request: ImportRequest) -> ImportedTrace:
-    folder = request.data / "azure_functions_2019"
+def read_azure_functions(request: ImportRequest, sample: AzureSample = OWNERS_500) -> ImportedTrace:
     minutes = _minutes(request)
-    counted = _read_counts(folder / "dirigent500_invocations.csv.gz")
+    counted = read_minute_counts(request.data, sample)
     owners = _names("o", [counts.owner for counts in counted])
     names = _names("f", [counts.function for counts in counted])
     called = {counts.function: sum(counts.calls[minutes]) for counts in counted}
     kept = dict.fromkeys(busiest(called, request.flows))
-    functions, run_times = _functions(folder, {key: names[key] for key in kept}, request)
+    functions, run_times = _functions(sample, {key: names[key] for key in kept}, request)
     flows = [
         MinuteCounts(owners[counts.owner], names[counts.function], counts.calls)
         for counts in counted
@@ -56,17 +78,23 @@ def read_azure_functions(request: ImportRequest) -> ImportedTrace:
     return ImportedTrace(functions, in_window(_arrivals(flows, run_times, minutes, request.seed), request))
 
 
+def read_azure_functions_1000(request: ImportRequest) -> ImportedTrace:
+    return read_azure_functions(request, DAY_1000)
+
+
 def _minutes(request: ImportRequest) -> slice:
     """Return the minutes that overlap the requested window."""
     return slice(int(request.start_s // MINUTE_S), None if request.end_s == inf else ceil(request.end_s / MINUTE_S))
 
 
-def _read_counts(path: Path) -> list[MinuteCounts]:
+def read_minute_counts(data: Path, sample: AzureSample) -> list[MinuteCounts]:
+    """Read how often each function was called in each minute."""
+    path = data / FOLDER / sample.invocations
     counted: dict[str, MinuteCounts] = {}
-    for row in read_rows(path, COLUMNS, None):
-        minutes = [name for name in row.values if name not in COLUMNS]
+    for row in read_rows(path, sample.columns, None):
+        minutes = [name for name in row.values if name not in sample.columns]
         if not counted:
-            _check_minutes(path, minutes)
+            _check_minutes(path, minutes, sample)
         key = row.text("HashFunction")
         if key in counted:
             raise row.error(f"function {key} is listed twice")
@@ -76,10 +104,12 @@ def _read_counts(path: Path) -> list[MinuteCounts]:
     return list(counted.values())
 
 
-def _check_minutes(path: Path, minutes: Sequence[str]) -> None:
-    first = int(minutes[0]) if minutes and minutes[0].isdecimal() else 0
-    if list(minutes) != [str(first + index) for index in range(len(minutes))] or not minutes:
-        raise InputError(f"{path}:1: the columns after {COLUMNS[-1]} are not minutes; it takes consecutive numbers")
+def _check_minutes(path: Path, minutes: Sequence[str], sample: AzureSample) -> None:
+    named = minutes[0].removeprefix(sample.minute) if minutes else ""
+    first = int(named) if named.isdecimal() else 0
+    if list(minutes) != [f"{sample.minute}{first + index}" for index in range(len(minutes))] or not minutes:
+        last = sample.columns[-1]
+        raise InputError(f"{path}:1: the columns after {last} are not minutes; it takes consecutive numbers")
 
 
 def _calls(row: CsvRow, minute: str) -> int:
@@ -101,10 +131,12 @@ def _names(letter: str, hashes: Sequence[str]) -> dict[str, str]:
     return {key: f"{letter}-{key[:digits]}" for key in keys}
 
 
-def _functions(folder: Path, names: dict[str, str], request: ImportRequest) -> tuple[dict[str, FunctionSpec], RunTimes]:
+def _functions(
+    sample: AzureSample, names: dict[str, str], request: ImportRequest
+) -> tuple[dict[str, FunctionSpec], RunTimes]:
     kind = request.profile or "mqfq"
     if kind == "own":
-        own = read_own(folder, names)
+        own = read_own(request.data / FOLDER, sample.own, names)
         return {name: own[name].function for name in names.values()}, {name: own[name].draw_run_s for name in own}
     if kind not in PROFILES:
         raise InputError(f"--profile: there is no '{kind}'; it takes {', '.join([*PROFILES, 'own'])}")

@@ -39,11 +39,18 @@ class AzureProfile(Struct, frozen=True):
         return _seconds(low + part * (high - low))
 
 
-def read_own(folder: Path, names: Mapping[str, str]) -> dict[str, AzureProfile]:
+class OwnFiles(Struct, frozen=True):
+    """The files of one sample."""
+
+    durations: str
+    memory: str
+    memory_key: str = "HashFunction"  # the column that names the function in the file of memory
+
+
+def read_own(folder: Path, files: OwnFiles, names: Mapping[str, str]) -> dict[str, AzureProfile]:
     """Read the profiles of the functions in `names`, which maps hashes to names. The result is keyed by name."""
-    durations = folder / "dirigent500_durations.csv.gz"
-    memory = folder / "dirigent500_memory.csv.gz"
-    bytes_by_hash = {row.text("HashFunction"): _bytes(row) for row in read_rows(memory, ("HashFunction", MEMORY), None)}
+    durations, memory, key_column = folder / files.durations, folder / files.memory, files.memory_key
+    bytes_by_hash = {row.text(key_column): _bytes(row) for row in read_rows(memory, (key_column, MEMORY), None)}
     columns = [f"percentile_Average_{percent}" for percent in PERCENTS]
     profiles = {}
     for row in read_rows(durations, ("HashFunction", "Average", *columns), None):

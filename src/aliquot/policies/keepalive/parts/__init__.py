@@ -1,0 +1,1 @@
+"""Parts that keep-alive policies are made of."""
