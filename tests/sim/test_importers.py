@@ -15,6 +15,7 @@ from small_traces import (
     CONV,
     CONVERSATION,
     DURATIONS,
+    HELIOS,
     MEMORY,
     MQFQ,
     PHILLY,
@@ -97,6 +98,25 @@ def test_philly_jobs_with_one_gpu_are_sorted_and_belong_to_their_cluster(data):
     assert list(functions) == ["job-a", "job-b"]
 
 
+def test_helios_jobs_begin_when_more_run_and_the_oldest_end_when_fewer_do(data):
+    functions, arrivals = check("helios", data)
+    assert set(functions) == {"job-vcA", "job-vcB"}
+    found = sorted((arrival.function, arrival.run_s) for arrival in arrivals)
+    assert [name for name, _ in found] == ["job-vcA", "job-vcA", "job-vcB"]  # one ran before the trace
+    begun, later = (run_s for name, run_s in found if name == "job-vcA")
+    assert 120 <= begun <= later <= 180
+    assert 120 <= found[-1][1] <= 180
+    write(data, HELIOS, SMALL[HELIOS].replace("vcB,2,", "vcB,1,"))
+    with pytest.raises(InputError, match="minute is 1 after 1; it takes ascending minutes of a cluster"):
+        take("helios", data)
+
+
+def test_the_larger_azure_sample_has_a_tenant_for_each_function(data):
+    functions, arrivals = check("azure_functions_1000", data, profile="own")
+    assert Counter(arrival.tenant for arrival in arrivals) == {"o-ffffff01": 3, "o-ffffff02": 3}
+    assert functions["f-ffffff02"].memory_bytes == 1024 * MIB
+
+
 def test_a_window_has_its_own_mean_and_begins_at_0(data):
     functions, arrivals = check("philly", data, start_s=5, duration_s=3595.5)
     assert [tuple(arrival[:4]) for arrival in arrivals] == [(0, "job-b", "vc-b", 66), (3590, "job-a", "vc-a", 200)]
@@ -112,7 +132,7 @@ def test_the_busiest_flows_are_kept_and_calls_are_cut(data):
     assert take("azure_llm", data, start_s=100) == ({}, [])
 
 
-@pytest.mark.parametrize("kind", ["azure_llm", "mooncake", "philly", "servegen"])
+@pytest.mark.parametrize("kind", ["azure_llm", "helios", "mooncake", "philly", "servegen"])
 def test_traces_with_run_times_take_no_other_profiles(data, kind):
     assert take(kind, data, profile="own") == take(kind, data)
     with pytest.raises(InputError, match=f"--profile: {kind} has run times of its own, not 'timm'; it takes own"):

@@ -4,7 +4,7 @@ import gzip
 from collections import Counter
 
 import pytest
-from small_traces import AZURE, REAL, check, take
+from small_traces import AZURE, AZURE_1000, HELIOS, REAL, check, take
 
 from aliquot.core.units import GIB
 
@@ -32,6 +32,26 @@ def test_the_real_philly_jobs_are_of_15_tenants():
     day = take("philly", REAL, start_s=30 * 86_400, duration_s=86_400)[1]
     assert day
     assert day[-1].time_s < 86_400
+
+
+def test_the_real_helios_jobs_are_of_16_tenants_and_run_as_many_at_once_as_counted():
+    functions, arrivals = check("helios", REAL)
+    assert len(functions) == 16
+    mean_jobs = sum(arrival.run_s for arrival in arrivals) / (44_640 * 60)
+    with gzip.open(REAL / HELIOS, "rt") as file:
+        next(file)
+        counted = sum(int(line.split(",")[5]) for line in file) / 44_640
+    assert mean_jobs == pytest.approx(counted, rel=0.1)  # jobs of the first minute began before the trace
+
+
+def test_the_larger_real_sample_is_called_as_counted():
+    with gzip.open(REAL / AZURE_1000, "rt") as file:
+        next(file)
+        counts = [[int(count) for count in line.split(",")[3:]] for line in file]
+    assert sum(map(sum, counts)) == 15_763_373
+    functions, arrivals = check("azure_functions_1000", REAL, profile="own", start_s=3600, duration_s=60)
+    assert len(arrivals) == sum(row[60] for row in counts)
+    assert len(functions) == sum(row[60] > 0 for row in counts)
 
 
 @pytest.mark.parametrize("profile", ["mqfq", "timm", "own"])

@@ -22,6 +22,7 @@ from aliquot.live.usage.file import MIN_FILE_BYTES, UsageFile
 from aliquot.testing.node import ScriptedNode
 from aliquot.testing.waiting import wait_on_loop
 
+POLICIES = PolicySettings("fair_resident")
 CPU_ONLY = (DeviceSpec(CPU, CPU, None, 4),)
 
 
@@ -31,12 +32,12 @@ class Rig:
     `open` makes one. When it closes, the journal must replay to the same commands.
     """
 
-    def __init__(self, folder, store, devices):
+    def __init__(self, folder, store, devices, settings):
         self.folder = folder
         self.store = store
         self.node = ScriptedNode(devices)
         self.service = Service(
-            PolicySettings("fair_resident"),
+            settings,
             self.node,
             store,
             host_memory_bytes=2**40,
@@ -51,10 +52,10 @@ class Rig:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, folder, *, catalogued=(), deployed=(), devices=CPU_ONLY):
+    async def open(cls, folder, *, catalogued=(), deployed=(), devices=CPU_ONLY, settings=POLICIES):
         """Start a service that knows these actions of `guest`, from the catalogue or straight from a deployment."""
         store = await SqliteStore.open(folder)
-        rig = cls(folder, store, devices)
+        rig = cls(folder, store, devices, settings)
         await rig.service.start()
         is_new = not await store.scan(NAMESPACES)
         if catalogued and is_new:  # its records have the owner `guest`

@@ -11,6 +11,10 @@ REAL = Path(__file__).parents[2].parent / "shared" / "data"
 AZURE = "azure_functions_2019/dirigent500_invocations.csv.gz"
 DURATIONS = "azure_functions_2019/dirigent500_durations.csv.gz"
 MEMORY = "azure_functions_2019/dirigent500_memory.csv.gz"
+AZURE_1000 = "azure_functions_2019/invitro1000_inv.csv.gz"
+DURATIONS_1000 = "azure_functions_2019/invitro1000_run.csv.gz"
+MEMORY_1000 = "azure_functions_2019/invitro1000_mem.csv.gz"
+HELIOS = "helios_earth_vc/earth_vc_gpu_demand_1min_2020-05.csv.gz"
 CODE = "azure_llm_2023/AzureLLMInferenceTrace_code.csv"
 CONV = "azure_llm_2023/AzureLLMInferenceTrace_conv.csv"
 CONVERSATION = "mooncake/conversation_trace.jsonl.gz"
@@ -43,6 +47,34 @@ SMALL = {
         "ffffff01,aaaaaaaa1,app1,3,512.0,600.0\n"
         "ffffff02,aaaaaaaa1,app2,3,1024.0,1100.0\n"
         "dddddd01,aaaaaaaa2,app4,3,0.5,1.0\n"
+    ),
+    AZURE_1000: (
+        "HashFunction,HashApp,HashOwner,minute_1,minute_2,minute_3\n"
+        "ffffff01,ffffff01,ffffff01,2,0,1\n"
+        "ffffff02,ffffff02,ffffff02,0,3,0\n"
+    ),
+    DURATIONS_1000: (
+        "HashFunction,HashApp,HashOwner,Count,Average,Minimum,Maximum,percentile_Average_0,percentile_Average_1,"
+        "percentile_Average_25,percentile_Average_50,percentile_Average_75,percentile_Average_99,"
+        "percentile_Average_100\n"
+        "ffffff02,ffffff02,ffffff02,9,300,100,500,100,100,200,300,400,500,500\n"
+        "ffffff01,ffffff01,ffffff01,9,1000,1000,1000,1000,1000,1000,1000,1000,1000,1000\n"
+    ),
+    MEMORY_1000: (
+        "HashApp,HashOwner,SampleCount,AverageAllocatedMb,AverageAllocatedMb_pct50\n"
+        "ffffff01,ffffff01,3,500,512\n"
+        "ffffff02,ffffff02,3,1000,1024\n"
+    ),
+    HELIOS: (
+        "vc,minute,total_gpu_num,running_gpu_num,pending_gpu_num,running_gpujob_num,pending_gpujob_num,gpu_utilization\n"
+        "vcA,0,64,8,0,1,0,0.125\n"
+        "vcA,1,64,24,0,3,0,0.375\n"
+        "vcA,2,64,16,0,2,0,0.25\n"
+        "vcA,3,64,8,0,1,0,0.125\n"
+        "vcB,0,8,0,0,0,0,0\n"
+        "vcB,1,8,1,0,1,0,0.125\n"
+        "vcB,2,8,1,0,1,0,0.125\n"
+        "vcB,3,8,0,0,0,0,0\n"
     ),
     CODE: LLM_HEADER + "2023-11-16 18:17:03.0000000,1000,10\r\n2023-11-16 18:17:05.5000001,2000,30",
     CONV: LLM_HEADER + "2023-11-16 18:17:01.9799600,100,100\r\n",

@@ -2,12 +2,25 @@
 
 from collections.abc import Callable
 
-from aliquot_bench import eviction, fairness, latency, prediction, prefetch, sdk, sharing, simulator, views, workflow
+from aliquot_bench import (
+    eviction,
+    fairness,
+    forecast,
+    latency,
+    prediction,
+    prefetch,
+    sdk,
+    sharing,
+    simulator,
+    views,
+    workflow,
+)
 from aliquot_bench.base import Bench, BenchRequest
 
 BENCHES: dict[str, Callable[[BenchRequest], Bench]] = {
     "eviction": eviction.EvictionBench,
     "fairness": fairness.FairnessBench,
+    "forecast": forecast.ForecastBench,
     "latency": latency.LatencyBench,
     "prediction": prediction.PredictionBench,
     "prefetch": prefetch.PrefetchBench,

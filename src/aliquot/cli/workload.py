@@ -124,9 +124,13 @@ def readers(
     say(f"wrote {count} calls of {users} users to {arrivals}, and {len(made.files(recipe))} files to {files}")
 
 
+# A copy of the names in the table, because importing the table takes a while.
+TRACES = "azure_functions, azure_functions_1000, azure_llm, helios, mooncake, philly or servegen"
+
+
 @app.command("import")
 def import_trace(
-    kind: Annotated[str, typer.Argument(help="The trace: azure_functions, azure_llm, mooncake, philly or servegen.")],
+    kind: Annotated[str, typer.Argument(help=f"The trace: {TRACES}.")],
     data: Annotated[Path, typer.Option(help="The folder with a folder for each trace.")],
     arrivals: Annotated[Path, typer.Option(help="Write the arrivals to this CSV file.")],
     functions: Annotated[Path, typer.Option(help="Write the functions to this CSV file.")],

@@ -42,8 +42,7 @@ class Pool:
         self.keepalive = keepalive
         # Most policies let flows expire, not single sandboxes.
         self._expires_sandboxes = type(keepalive).sandbox_idled is not KeepAlive.sandbox_idled
-        observes = type(keepalive).flow_called is not KeepAlive.flow_called
-        self.observe_call = keepalive.flow_called if observes else None
+        self.observes_calls = type(keepalive).flow_called is not KeepAlive.flow_called
         self._timers = timers
         self._outbox = outbox
         self._slices = slices

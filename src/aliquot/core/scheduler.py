@@ -252,8 +252,8 @@ class Scheduler:
         if event.session is not None:
             invocation.session = self.pool.session_sandboxes.session(event.tenant, event.session)
         flow.expiry = None
-        if self.pool.observe_call is not None:
-            self.pool.observe_call(flow, now=self.now)
+        if self.pool.observes_calls:
+            self.pool.keepalive.flow_called(flow, now=self.now)
         self.invocations[invocation.id] = invocation
         if self._alone and self._dispatcher.dispatch_alone(invocation, self._domains, now=self.now):
             return

@@ -12,7 +12,7 @@ from aliquot.cli.console import check_distinct, check_writable, output, progress
 from aliquot.core.errors import InputError
 
 # A copy of the names in the table, because importing the table takes a second.
-NAMES = "eviction, fairness, latency, prediction, prefetch, sdk, sharing, sim, views or workflow"
+NAMES = "eviction, fairness, forecast, latency, prediction, prefetch, sdk, sharing, sim, views or workflow"
 _TRACES = (Path("data"), Path("../shared/data"))  # the second one is shared by several clones
 
 

@@ -36,9 +36,10 @@ from aliquot.core.events import (
 )
 from aliquot.core.model import CPU
 from aliquot.live.catalogue.images import RuntimeImage
+from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.catalogue.secrets import SecretRegistry
 from aliquot.live.datasets.fabric import Fabric
-from aliquot.live.invocations.activations import failure
+from aliquot.live.invocations.activations import failure, note
 from aliquot.live.invocations.batch_runs import BatchRuns
 from aliquot.live.invocations.call import Call, ChainCall
 from aliquot.live.invocations.call_finisher import CallFinisher
@@ -47,7 +48,7 @@ from aliquot.live.invocations.flows import Flows
 from aliquot.live.invocations.launches import activation_env, launch, run_request
 from aliquot.live.invocations.nested_calls import NestedCalls
 from aliquot.live.invocations.run_output import RunOutput
-from aliquot.live.invocations.sandbox_assignments import SandboxAssignments
+from aliquot.live.invocations.sandbox_assignments import SandboxAssignment, SandboxAssignments
 from aliquot.live.node.base import NestedRun, Node, Outcome, Status
 from aliquot.live.usage.sampler import UsageSampler
 
@@ -128,6 +129,11 @@ class CommandPerformer:
             return
         if assignment is not None and assignment.call is not None:
             assignment.call.outcome = assignment.with_logs(outcome)
+        elif assignment is not None and assignment.early:
+            first = assignment.functions.members[0]
+            log.warning(
+                "a start ahead of calls failed", tenant=first.tenant, function=first.function, status=outcome.status
+            )
         self._post(SandboxLost(sandbox, LOST))
 
     def sandbox_refused(self, sandbox: int) -> None:
@@ -224,15 +230,29 @@ class CommandPerformer:
                 assignment.call = call
 
     def _start_sandbox(self, command: StartSandbox) -> None:
-        """Start a sandbox for its first call. The call is described in its environment."""
-        sandbox, call = command.sandbox, self._registry.calls[command.invocation]
-        assignment = self._assignments.open(sandbox, self._flows[command.tenant, command.function])
-        assignment.call = call
+        """Start a sandbox for its first call, which is described in its environment, or ahead of calls without one."""
+        assignment = self._assignments.open(command.sandbox, self._flows[command.tenant, command.function])
+        if not command.invocation:
+            assignment.early = True
+            self._launch(command, assignment, assignment.functions.members[0], {}, b"")
+            return
+        call = assignment.call = self._registry.calls[command.invocation]
         if call.queue_entry:
             self._registry.spawn(self._registry.count_start(call.queue_entry))
         first = assignment.resolved_for(call.function)
         env = activation_env(call, assignment.key_for(first), now_ms())
-        payload = b"" if call.pickled else call.payload
+        self._launch(command, assignment, first, env, b"" if call.pickled else call.payload)
+
+    def _launch(
+        self,
+        command: StartSandbox,
+        assignment: SandboxAssignment,
+        first: ResolvedAction,
+        env: dict[str, str],
+        payload: bytes | memoryview,
+    ) -> None:
+        """Start the sandbox on the node, unless something that its functions need is missing."""
+        sandbox = command.sandbox
         for member in assignment.functions.members:
             if (reason := self._secrets.reason_unavailable(member.action, member.tenant)) is not None:
                 self.sandbox_lost(sandbox, failure(Status.DEVELOPER_ERROR, reason))
@@ -275,6 +295,10 @@ class CommandPerformer:
             for name in (command.invocation, *(command.riders if isinstance(command, Run) else ())):
                 self._registry.calls[name].run.may_retry = True
             return
+        if assignment.early:
+            assignment.early = False
+            if call.run.start is Start.WARM and assignment.init_s is not None:
+                call.notes = note("hold", {"hiddenTime": round(assignment.init_s * 1000)}) + call.notes
         if assignment.batches and isinstance(command, Run):
             self._batches.begin(command, assignment)
             return

@@ -14,7 +14,7 @@ class SandboxAssignment:
     """One sandbox from its start to its end: the function revisions that it serves, and the call that it runs."""
 
     __slots__ = (
-        "ahead", "alone", "batches", "call", "functions", "has_view", "init_s", "key", "logs", "riders", "runs",
+        "ahead", "alone", "batches", "call", "early", "functions", "has_view", "init_s", "key", "logs", "riders", "runs",
         "view_lost",
     )  # fmt: skip
 
@@ -26,6 +26,7 @@ class SandboxAssignment:
         self.batches = functions.needs().batch > 1  # its function takes lists of items
         self.call: Call | None = None
         self.riders: list[Call] = []  # calls that run, or wait for the start, together with its call
+        self.early = False  # it was started ahead of calls, and none has used it yet
         self.runs = False  # its call has begun
         self.ahead: list[Call] = []  # calls handed ahead, in the order in which they will run
         self.has_view = False  # it sees datasets

@@ -26,7 +26,7 @@ RETRIES = 8  # attempts in a step to start sandboxes that had no room
 class HazardParams(Params, frozen=True):
     step_s: float = 60
     price: float = 0.02  # seconds of waiting that a GiB must save in each minute that it is held
-    keep: float = 0.3  # part of the price that a sandbox must be worth to stay
+    keep: float = 0.15  # part of the price that a sandbox must be worth to stay
     horizon: int = 480  # steps without a call after which a flow is no longer looked at
 
 

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 
-from aliquot.sim.importers.azure_functions import read_azure_functions, read_azure_functions_1000
+from aliquot.sim.importers.azure_functions import read_azure_functions
+from aliquot.sim.importers.azure_functions_1000 import read_azure_functions_1000
 from aliquot.sim.importers.azure_llm import read_azure_llm
 from aliquot.sim.importers.helios import read_helios
 from aliquot.sim.importers.mooncake import read_mooncake

@@ -1,9 +1,8 @@
-"""Importers of two samples of the Azure Functions trace of 2019, by the calls of each function per minute.
+"""Importer of the Azure Functions trace of 2019: eight hours of 500 functions with their owners.
 
-`azure_functions` has eight hours of 500 functions with their owners. `azure_functions_1000` has a day of 1 000
-functions, in which each function is its own owner. Owners become tenants `o-…` and functions become `f-…`, named by the
-first digits of their hashes. Calls are spread uniformly at random within their minute. Run times were recorded on CPUs
-only (profile `own`). The profiles `mqfq` and `timm` assign each function a GPU profile at random instead. Time 0 is the
+Owners become tenants `o-…` and functions become `f-…`, named by the first digits of their hashes. The trace counts
+calls per minute, and they are spread uniformly at random within the minute. Run times were recorded on CPUs only
+(profile `own`). The profiles `mqfq` and `timm` assign each function a GPU profile at random instead. Time 0 is the
 first minute of the trace.
 """
 
@@ -52,17 +51,16 @@ OWNERS_500 = AzureSample(
     OwnFiles("dirigent500_durations.csv.gz", "dirigent500_memory.csv.gz"),
     (*HASHES, "Trigger"),
 )
-DAY_1000 = AzureSample(
-    "invitro1000_inv.csv.gz",
-    OwnFiles("invitro1000_run.csv.gz", "invitro1000_mem.csv.gz", memory_key="HashApp"),
-    minute="minute_",
-)
-
 
 RunTimes = dict[str, Callable[[Random], float]]  # by function; other functions run for their declared time
 
 
-def read_azure_functions(request: ImportRequest, sample: AzureSample = OWNERS_500) -> ImportedTrace:
+def read_azure_functions(request: ImportRequest) -> ImportedTrace:
+    return read_azure_sample(request, OWNERS_500)
+
+
+def read_azure_sample(request: ImportRequest, sample: AzureSample) -> ImportedTrace:
+    """Import the requested part of a sample."""
     minutes = _minutes(request)
     counted = read_minute_counts(request.data, sample)
     owners = _names("o", [counts.owner for counts in counted])
@@ -76,10 +74,6 @@ def read_azure_functions(request: ImportRequest, sample: AzureSample = OWNERS_50
         if counts.function in kept
     ]
     return ImportedTrace(functions, in_window(_arrivals(flows, run_times, minutes, request.seed), request))
-
-
-def read_azure_functions_1000(request: ImportRequest) -> ImportedTrace:
-    return read_azure_functions(request, DAY_1000)
 
 
 def _minutes(request: ImportRequest) -> slice:

@@ -1,6 +1,7 @@
 """Read the steps of a journal, whichever format wrote them.
 
-7  Calls may have objectives (`Promise`, `BreakPromise`). The scheduler in its snapshots has other fields.
+7  Calls may have objectives (`Promise`, `BreakPromise`), and sandboxes may start without a call. The scheduler in its
+   snapshots has other fields.
 6  Calls may be handed ahead (`RunNext`, `TakeBack`, `RunsTakenBack`). The scheduler in its snapshots has other fields.
 5  As 4. The scheduler in its snapshots has other fields.
 4  Devices belong to nodes, and more commands carry a reason and the invocation that room is made for.

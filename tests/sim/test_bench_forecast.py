@@ -1,0 +1,57 @@
+"""The benchmark of forecasts: its measure of idle memory, its comparison of curves, and a small run on real traces."""
+
+from pathlib import Path
+
+import pytest
+
+from aliquot.core.model import FunctionSpec, Times
+from aliquot.core.units import GIB
+from aliquot.sim.arrivals import Arrival, ListedWorkload
+from aliquot_bench.forecast.curves import runs, starts_at, waited_at
+from aliquot_bench.forecast.measuring import IdleMemory, KeepAliveResult, measure
+from aliquot_bench.forecast.workload import SAMPLES, MinuteWorkload, read_sample
+
+DATA = Path(__file__).parents[2].parent / "shared" / "data"
+
+
+def workload(minutes, calls_at):
+    function = FunctionSpec("f", GIB, times=Times(1, 2, 0.1))
+    arrivals = [Arrival(minute * 60 + 30, "f") for minute in calls_at]
+    return MinuteWorkload("hand-made", {"f": function}, ListedWorkload(arrivals), minutes, 0)
+
+
+def test_idle_memory_is_integrated_from_one_moment_on():
+    idle = IdleMemory(10)
+    for now, size in ((0, 5), (8, 2), (12, 3), (20, 0), (30, 7)):
+        idle.step(now, size)
+    assert idle.byte_s == 2 * 2 + 8 * 3
+
+
+def test_a_fixed_time_wastes_it_after_each_call_and_waits_where_calls_are_further_apart():
+    found = measure(workload(40, [20, 22, 32]), "fixed_ttl", {"ttl_s": "300"}, setting="5 min")
+    assert (found.waited, found.starts) == (2, 2)
+    # The second call ends after 1 s without a start, and the other two after 2 + 1 s. The last has 447 s left.
+    assert found.idle_gib_h == pytest.approx((117 + 300 + 300) / 3600, abs=0.001)
+
+
+def test_curves_are_compared_at_equal_idle_memory():
+    curve = [KeepAliveResult("x", "", waited, idle, starts) for waited, idle, starts in ((9, 10, 1), (5, 20, 2))]
+    assert waited_at(curve, 15) == 7
+    assert waited_at(curve, 9) is None
+    assert starts_at(curve, 19) == 2
+
+
+def test_every_policy_is_measured_in_both_sizes():
+    work = workload(40, [20])
+    for quick in (True, False):
+        named = {what.partition(",")[0] for what, _ in runs(work, quick=quick)}
+        assert {"fixed_ttl", "hybrid_histogram", "hazard", "adaptive", "none with lru", "none with gdsf"} == named
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason="the real traces are not beside the repository")
+def test_hazard_has_fewer_cold_starts_than_the_hybrid_histogram_on_a_part_of_a_real_trace():
+    work = read_sample(next(iter(SAMPLES)), DATA, functions=120)
+    hybrid = measure(work, "hybrid_histogram", {}, setting="4 h")
+    hazard = measure(work, "hazard", {"price": "0.1"}, setting="0.1")
+    assert hazard.waited < 0.8 * hybrid.waited
+    assert hazard.idle_gib_h < 1.2 * hybrid.idle_gib_h
