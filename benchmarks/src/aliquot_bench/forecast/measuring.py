@@ -9,7 +9,8 @@ from aliquot.core.commands import Start
 from aliquot.core.model import DeviceSpec
 from aliquot.core.units import GIB
 from aliquot.policies.queueing import QUEUEING
-from aliquot.sim.engine import Scenario, Simulation, few_collections
+from aliquot.sim.collecting import few_collections
+from aliquot.sim.engine import Scenario, Simulation
 from aliquot.sim.importers.azure_functions import MINUTE_S
 from aliquot_bench.forecast.workload import MinuteWorkload
 

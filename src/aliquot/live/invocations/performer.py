@@ -296,9 +296,7 @@ class CommandPerformer:
                 self._registry.calls[name].run.may_retry = True
             return
         if assignment.early:
-            assignment.early = False
-            if call.run.start is Start.WARM and assignment.init_s is not None:
-                call.notes = note("hold", {"hiddenTime": round(assignment.init_s * 1000)}) + call.notes
+            _note_hidden_start(call, assignment)
         if assignment.batches and isinstance(command, Run):
             self._batches.begin(command, assignment)
             return
@@ -309,12 +307,7 @@ class CommandPerformer:
         call.run.may_retry = False
         call.action = assignment.resolved_for(call.function).action
         call.run.begun_s = self._now()
-        if call.run.start is Start.COLD:
-            call.run.init_s = assignment.init_s
-            for line in assignment.logs:
-                call.printed(line)
-        else:
-            call.run.init_s = None
+        _tell_start(call, assignment)
         if isinstance(call, ChainCall):
             call.run.view_sandbox = command.sandbox if assignment.has_view else None
             self.nested_calls.begin_chain(command.sandbox, assignment, call)
@@ -369,3 +362,20 @@ class CommandPerformer:
             self._end(call, failure(Status.INTERNAL_ERROR, command.reason))
         else:
             self._registry.forget(call)
+
+
+def _note_hidden_start(call: Call, assignment: SandboxAssignment) -> None:
+    """Record how much of its start the first call of a sandbox that was started ahead did not see."""
+    assignment.early = False
+    if call.run.start is Start.WARM and assignment.init_s is not None:
+        call.notes = note("hold", {"hiddenTime": round(assignment.init_s * 1000)}) + call.notes
+
+
+def _tell_start(call: Call, assignment: SandboxAssignment) -> None:
+    """Give a call the duration and the output of the cold start that it waited for."""
+    if call.run.start is not Start.COLD:
+        call.run.init_s = None
+        return
+    call.run.init_s = assignment.init_s
+    for line in assignment.logs:
+        call.printed(line)

@@ -14,8 +14,8 @@ class SandboxAssignment:
     """One sandbox from its start to its end: the function revisions that it serves, and the call that it runs."""
 
     __slots__ = (
-        "ahead", "alone", "batches", "call", "early", "functions", "has_view", "init_s", "key", "logs", "riders", "runs",
-        "view_lost",
+        "ahead", "alone", "batches", "call", "early", "functions", "has_view", "init_s", "key", "logs", "riders",
+        "runs", "view_lost",
     )  # fmt: skip
 
     def __init__(self, functions: FlowFunctions, key: str) -> None:
