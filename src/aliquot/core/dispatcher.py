@@ -136,6 +136,8 @@ class Dispatcher:
         flow = self._registry.flows[choice.flow.key]
         if flow.ahead is None or not self._hand_ahead(domain, choice, flow, now):
             self._commit(domain, choice, flow, *_resolve(choice, flow, domain, self._registry, self._pool), now)
+        elif flow.queued:
+            self._hand_more_ahead(domain, choice, flow, now)
         return True
 
     def _move_memory(self, advice: Sequence[Advice], now: float) -> None:
@@ -240,6 +242,31 @@ class Dispatcher:
         busy = flow.ahead.place_for(flow.head)
         if busy is None or busy.device is not choice.device:
             return False
+        self._commit_ahead(domain, choice, flow, busy, now)
+        return True
+
+    def _hand_more_ahead(self, domain: Domain, choice: Choice, flow: Flow, now: float) -> None:
+        """Hand further invocations of the flow ahead by the same choice, while no other flow has anything queued.
+
+        The policy confirms each of them. The commands are those of asking it for a choice each time.
+        """
+        policy, view, ahead = domain.policy, domain.view, flow.ahead
+        if ahead is None or domain.queued != flow.queued or view.pools_slots or self._others_wait(domain):
+            return
+        while flow.queued and not policy.advice:
+            busy = ahead.place_for(flow.head)
+            if busy is None or busy.device is not choice.device or not policy.repeats(choice, view):
+                return
+            self._commit_ahead(domain, choice, flow, busy, now)
+
+    def _others_wait(self, domain: Domain) -> bool:
+        """Return whether another domain has invocations queued or advice to follow."""
+        for other in self._registry.domains.values():
+            if other is not domain and (other.queued or other.policy.advice):
+                return True
+        return False
+
+    def _commit_ahead(self, domain: Domain, choice: Choice, flow: Flow, busy: Sandbox, now: float) -> None:
         invocation = take_head(flow)
         flow.in_flight += 1
         busy.ahead.append(invocation)
@@ -249,10 +276,10 @@ class Dispatcher:
         invocation.change(DISPATCH, now)
         invocation.take_slots(self._dispatches)
         self._dispatches += 1
-        self._outbox.append(Dispatch(invocation.id, busy.id, busy.place, Start.WARM, choice.reason))
+        outbox = self._outbox
+        outbox.append(Dispatch(invocation.id, busy.id, busy.place, Start.WARM, choice.reason))
         domain.policy.dispatched(flow, invocation, busy.device, domain.view)
-        self._outbox.append(RunNext(invocation.id, busy.id))
-        return True
+        outbox.append(RunNext(invocation.id, busy.id))
 
     def adopt(self, invocation: Invocation, sandbox: Sandbox, *, now: float) -> None:
         """Take over an invocation that runs in a sandbox which another scheduler has started.

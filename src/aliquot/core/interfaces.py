@@ -88,6 +88,14 @@ class Queueing(ABC):
         """
         return None
 
+    def repeats(self, choice: Choice, view: View) -> bool:
+        """Return whether `choose` would lead to the same choice again, for the next invocation of the flow.
+
+        The last invocation was handed ahead there, another one can be, and no other flow has anything queued. If this
+        returns False, it has no side effects that `choose` would not have.
+        """
+        return False
+
     def opened(self, flow: FlowView, view: View) -> None:
         """Called when a flow of this domain is created."""
 

@@ -1,5 +1,7 @@
 """Short calls are handed to a busy sandbox of their flow, and return to their queue if it does not run them."""
 
+from random import Random
+
 import pytest
 from msgspec.structs import replace
 
@@ -7,7 +9,9 @@ from aliquot.core.ahead import MAX_AHEAD, MIN_PAUSE_RUNS
 from aliquot.core.commands import Complete, Dispatch, Fail, Run, RunNext, StartSandbox, StopSandbox, TakeBack
 from aliquot.core.errors import EventError
 from aliquot.core.events import FunctionDeployed, InvocationCancelled, RunFinished, RunsTakenBack, SandboxLost
+from aliquot.core.interfaces import Queueing
 from aliquot.core.model import CPU
+from aliquot.policies.queueing import QUEUEING
 from aliquot.testing.builders import device, function
 from aliquot.testing.harness import Harness, of_type
 
@@ -16,11 +20,10 @@ SHORT = replace(function("short", share=0, run_s=None, cold_s=0, load_s=0), runs
 OTHER = replace(SHORT, name="other")
 
 
-def harness(*functions, policy="fcfs", slots=32, inside_s=SHORT_S):
+def harness(*functions, policy="fcfs", slots=32, inside_s=SHORT_S, queueing=QUEUEING):
     """Return a harness whose functions have a warm sandbox each, and have run once for `inside_s`."""
-    made = Harness(
-        policy, devices=[device("cpu", kind=CPU, memory_bytes=None, concurrency=slots)], functions=functions or [SHORT]
-    )
+    devices = [device("cpu", kind=CPU, memory_bytes=None, concurrency=slots)]
+    made = Harness(policy, devices=devices, functions=functions or [SHORT], queueing=queueing)
     for one in functions or [SHORT]:
         first = made.call(one.name)
         made.ready(first)
@@ -192,3 +195,56 @@ def test_a_flood_of_short_calls_does_not_delay_a_neighbour_more_than_in_sandboxe
 
 def _is_other(made, command):
     return made.scheduler.invocations[command.invocation].flow.spec.name == "other"
+
+
+class EachByItself(QUEUEING["fair_resident"]):
+    """The policy without its short way for further calls of a flow."""
+
+    repeats = Queueing.repeats
+
+
+class Counting(QUEUEING["fair_resident"]):
+    """The policy as it is. It counts the choices."""
+
+    choices = 0
+
+    def choose(self, view):
+        Counting.choices += 1
+        return super().choose(view)
+
+
+def play_short_calls(policy, seed):
+    """Play random arrivals, ends and runs taken back, and return the commands."""
+    random = Random(seed)
+    functions = random.choice([[SHORT], [SHORT, OTHER]])
+    slots = random.choice([4, 32])
+    made = harness(*functions, policy="fair_resident", slots=slots, queueing={**QUEUEING, "fair_resident": policy})
+    for _ in range(60):
+        made.now += random.choice([0, 0.0001, 0.01])
+        act = random.random()
+        busy = [each for each in made.scheduler.pool.sandboxes.values() if each.state == "busy"]
+        if act < 0.5 or not busy:
+            made.ready(made.call(*random.choices([one.name for one in functions], k=random.randrange(1, 8))))
+            continue
+        sandbox = random.choice(busy)
+        if act < 0.53 and sandbox.ahead:
+            taken = tuple(each.id for each in sandbox.ahead[-random.randrange(1, 3) :])
+            made.ready(made.send(RunsTakenBack(sandbox.id, taken)))
+        else:
+            made.ready(made.send(RunFinished(sandbox.invocation.id, sandbox.id, 0.0001, SHORT_S)))
+    return made.log
+
+
+def test_calls_handed_ahead_without_a_contest_get_the_commands_that_a_choice_for_each_would_give():
+    Counting.choices = 0
+    for seed in range(40):
+        assert play_short_calls(Counting, seed) == play_short_calls(EachByItself, seed)
+    assert of_type(RunNext, play_short_calls(Counting, 0))
+
+
+def test_the_policy_is_asked_once_for_several_calls_that_are_handed_ahead_without_a_contest():
+    made = harness(policy="fair_resident", queueing={**QUEUEING, "fair_resident": Counting})
+    made.call("short")
+    Counting.choices = 0
+    assert len(of_type(RunNext, made.call(*["short"] * 8))) == 8
+    assert Counting.choices <= 2  # the last one finds nothing left

@@ -1,11 +1,15 @@
 """Extra slots of the `cpu` device: one tenant's long calls do not keep the others waiting."""
 
+from random import Random
+from types import SimpleNamespace
+
 import pytest
 
 from aliquot.core.commands import Dispatch, Run
 from aliquot.core.errors import EventError
 from aliquot.core.events import DeviceAdded, FunctionDeployed
 from aliquot.core.model import DeviceSpec
+from aliquot.core.tenant_slots import MAX_ATTEMPTS, TenantSlots
 from aliquot.policies.queueing import QUEUEING
 from aliquot.testing.builders import function
 from aliquot.testing.harness import Harness, of_type
@@ -82,3 +86,41 @@ def test_extra_slots_are_for_cpu_devices_alone():
     harness = scheduler()
     with pytest.raises(EventError, match="extra_slots 2"):
         harness.send(DeviceAdded(DeviceSpec("gpu-1", extra_slots=2)))
+
+
+def test_candidates_are_in_the_order_of_held_slots_and_then_of_the_last_change():
+    """Ranks are brought up to date only when candidates are asked for, and must be the same as if always."""
+    random = Random(0)
+    slots = TenantSlots()
+    slots.add_device(SimpleNamespace(slots=2, spec=SimpleNamespace(extra_slots=40)))
+    queued, held, order = {tenant: [] for tenant in TENANTS}, dict.fromkeys(TENANTS, 0), dict.fromkeys(TENANTS)
+    for number in range(3000):
+        tenant, act = random.choice(TENANTS), random.choice(["enqueue", "remove", "take", "free"])
+        changed = False
+        if act == "enqueue":
+            call = SimpleNamespace(id=str(number), flow=SimpleNamespace(key=(tenant, "f")))
+            changed = not queued[tenant]
+            queued[tenant].append(call)
+            slots.enqueue(call)
+        elif act == "remove" and queued[tenant]:
+            slots.remove(queued[tenant].pop(random.randrange(len(queued[tenant]))))
+        elif act == "take" and held[tenant] < 4:
+            held[tenant] += 1
+            changed = True
+            slots.take(tenant)
+        elif act == "free" and held[tenant]:
+            held[tenant] -= 1
+            changed = True
+            slots.free(tenant)
+        if changed and queued[tenant]:
+            order.pop(tenant)
+            order[tenant] = None
+        if number % random.choice([1, 7]) == 0:
+            room, full = slots.slots + slots.extra - sum(held.values()), sum(held.values()) >= slots.slots
+            expected = [
+                queued[each][0]
+                for rank in range(5)
+                if not rank or (full and 2 * rank < room)
+                for each in [one for one in order if held[one] == rank and queued[one]][:MAX_ATTEMPTS]
+            ]
+            assert list(slots.candidates()) == expected

@@ -1,6 +1,7 @@
 """The engine: events of one turn become one step, and the scheduler is never woken before its time."""
 
 import asyncio
+import time
 
 import pytest
 import uvloop
@@ -60,5 +61,24 @@ def test_events_of_one_turn_are_one_step():
         engine.post(HostMemorySet(3))
         await asyncio.sleep(0)
         assert [events for _, events in scheduler.steps] == [[HostMemorySet(1), HostMemorySet(2)], [HostMemorySet(3)]]
+
+    run(scene)
+
+
+def test_the_clock_is_read_once_for_all_events_of_a_turn(monkeypatch):
+    readings = []
+    monotonic = time.monotonic
+
+    async def scene(engine, scheduler):
+        monkeypatch.setattr(time, "monotonic", lambda: readings.append(monotonic()) or readings[-1])
+        for number in range(10):
+            engine.post(HostMemorySet(number))
+            assert engine.now() == engine.now()
+        await asyncio.sleep(0)
+        monkeypatch.undo()
+        assert len(readings) == 1
+        ((now, events),) = scheduler.steps
+        assert len(events) == 10
+        assert engine.now() > now
 
     run(scene)

@@ -5,12 +5,22 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from contextlib import closing
 
 import pytest
 from stored import accepted, activation, journal, opened, starts
 
-from aliquot.live.store import ActivationQuery, Document, Retention, StoreError, prune, read_journal, schema
+from aliquot.live.store import (
+    ActivationQuery,
+    Document,
+    Retention,
+    StoreError,
+    prune,
+    read_journal,
+    schema,
+    write_queue,
+)
 from aliquot.live.store.base import LargePageError
 from aliquot.live.store.fair_reads import FairReads
 from aliquot.testing.waiting import wait_on_loop
@@ -43,6 +53,32 @@ def test_what_is_written_behind_shares_the_commit_of_the_one_who_waits(tmp_path)
             await store.accept(accepted(9999))
             assert store.commits == 2  # groups have a maximum size
             assert len(await journal(store)) == 5001
+
+    asyncio.run(scenario())
+
+
+def test_durable_writes_that_follow_a_group_closely_share_the_next_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(write_queue, "MAX_DURABLE_REST_S", 0.5)
+
+    async def scenario():
+        async with opened(tmp_path) as store:
+            queue = store._write_queue
+            write = queue._write
+
+            def write_slowly(group):
+                time.sleep(0.5)
+                return write(group)
+
+            queue._write = write_slowly
+            await store.accept(accepted(0))
+            assert store.commits == 1
+            writes = []
+            for number in range(1, 6):
+                writes.append(asyncio.create_task(store.accept(accepted(number))))
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+            await asyncio.gather(*writes)
+            assert store.commits == 2
 
     asyncio.run(scenario())
 

@@ -36,7 +36,7 @@ class Engine:
         self._performers: dict[type[Command], Callable[..., None]] = {}
         self._inbox: list[Event] = []
         self._step_due = False  # a step is scheduled
-        self._step_now: float | None = None  # the time of the step that is being taken
+        self._turn_s: float | None = None  # the time of this turn, from its first event to the end of its step
         self._epoch = time.monotonic()
         self._alarm: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
@@ -44,32 +44,34 @@ class Engine:
     def now(self) -> float:
         """Return the seconds on the platform's clock. It never goes back, even if the time of day is changed.
 
-        While the commands of a step are performed, this is the time of the step.
+        From the first event of a turn until the commands of its step are performed, this is the time of that event.
+        The clock is read once for all calls of a turn.
         """
-        return self._step_now if self._step_now is not None else round(time.monotonic() - self._epoch, DECIMALS)
+        return self._turn_s if self._turn_s is not None else round(time.monotonic() - self._epoch, DECIMALS)
 
     def post(self, event: Event) -> None:
         """Report an event to the scheduler. It takes its step within this turn of the event loop."""
         self._inbox.append(event)
-        self._schedule_step()
+        if not self._step_due:
+            self._schedule_step()
 
     def stop(self) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
 
     def _schedule_step(self) -> None:
-        if not self._step_due:
-            self._step_due = True
-            self._loop.call_soon(self._step)
+        self._step_due = True
+        self._turn_s = self.now()
+        self._loop.call_soon(self._step)
 
     def _step(self) -> None:
         events, self._inbox = self._inbox, []
         self._step_due = False
-        now = self._step_now = self.now()
+        now = self._turn_s = self.now()
         try:
             self._take_step(now, events)
         finally:
-            self._step_now = None
+            self._turn_s = None
 
     def _take_step(self, now: float, events: list[Event]) -> None:
         self._journal.before_step()

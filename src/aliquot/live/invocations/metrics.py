@@ -57,13 +57,13 @@ class ActionMetrics:
         outcome = call.outcome
         if outcome is None:  # the call was refused and did not run
             return
-        key = (outcome.status, call.run.start)
-        counts = self.counts
+        run, counts = call.run, self.counts
+        key = (outcome.status, run.start)
         counts[key] = counts.get(key, 0) + 1
-        self.wait.observe(call.run.wait_ms / 1000)
+        self.wait.observe(run.wait_ms / 1000)
         self.run.observe(outcome.run_s)
-        if call.run.init_s is not None:
-            self.init.observe(call.run.init_s)
+        if run.init_s is not None:
+            self.init.observe(run.init_s)
 
     def add(self, other: "ActionMetrics") -> None:
         """Add the numbers of another action."""

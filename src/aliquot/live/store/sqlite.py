@@ -83,7 +83,7 @@ class SqliteStore(Store):
         cls,
         path: Path,
         *,
-        gather_s: float = 0.002,
+        gather_s: float = 0.01,
         max_backlog_bytes: int = MAX_BACKLOG_BYTES,
         max_backlog_rows: int = 200_000,
         busy_ms: int = 1000,

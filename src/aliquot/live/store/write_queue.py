@@ -1,8 +1,8 @@
 """The queue of writes on the event loop: it forms groups and submits them to the writer thread, one at a time.
 
 All state belongs to the event loop's thread. The writer thread gets lists that do not change any more. A group is
-submitted a few milliseconds after its first write, or at once if a caller waits for one of its writes. While one group
-is being written, the next one collects.
+submitted some milliseconds after its first write, or at once if a caller waits for one of its writes. While one group
+is being written, the next one collects, and for a moment after that, because a larger group costs less for each write.
 
 When a group fails, its durable writes and those still queued are dropped and their callers get the error. A refused
 write must never take effect later. Other writes stay at the head of the queue, in order, and are tried again. Each new
@@ -33,6 +33,7 @@ MAX_RETRY_DELAY_S = 1.0
 # The pause after a group is this many times as long as its write took. Large groups cost far less per row.
 REST_FACTOR = 3
 MAX_REST_S = 0.03
+MAX_DURABLE_REST_S = 0.005  # the same if callers wait for durable writes; it is as long as the write took
 ROW_BYTES = 200  # approximate memory of a row without its bodies
 MIN_PART_DIVISOR = 8  # an owner may have this part of the total, whatever others have
 MAX_FREE_BYTES = 4 * KIB  # the bodies of a record that are not counted for its owner
@@ -67,6 +68,7 @@ class WriteQueue:
         self._health = health
         self._gather_s = gather_s
         self._rest_s = gather_s
+        self._durable_from_s = 0.0  # before this time no group is submitted for a durable write
         self._max_bytes = max_bytes
         self._max_rows = max_rows
         # What is left of both limits beside the group that is being written.
@@ -186,8 +188,8 @@ class WriteQueue:
         future: Future[None] = self._loop.create_future()
         self._queued.append(DurableWrite(kind, value, future))
         self._queued_durable += 1
-        if not self._scheduled or self._timer is not None:
-            self._schedule(0)
+        if not self._scheduled or (self._timer is not None and self._queued_durable == 1):
+            self._schedule_durable()
         if len(self._queued) > self._max_queued_rows:
             self._update_health()
         return future
@@ -233,6 +235,10 @@ class WriteQueue:
             # After the callbacks that are ready now, so that their writes join the group.
             self._loop.call_soon(self._submit_group)
 
+    def _schedule_durable(self) -> None:
+        """Schedule a group with durable writes: at once, or when the pause after the last group is over."""
+        self._schedule(max(0.0, self._durable_from_s - self._loop.time()))
+
     def _submit_group(self) -> None:
         self._timer = None
         self._group = group = self._queued[: self._group_rows]
@@ -269,11 +275,15 @@ class WriteQueue:
             elif isinstance(operation, DurableWrite) and not operation.future.done():
                 operation.future.set_result(None)
         self._give_back_all(group)
-        took_s = self._loop.time() - self._submitted_s
+        now_s = self._loop.time()
+        took_s = now_s - self._submitted_s
         self._rest_s = max(self._gather_s, min(MAX_REST_S, REST_FACTOR * took_s))
+        self._durable_from_s = now_s + min(MAX_DURABLE_REST_S, took_s)
         self._scheduled = False
-        if self._queued:
-            self._schedule(0 if self._queued_durable else self._rest_s)
+        if self._queued_durable:
+            self._schedule_durable()
+        elif self._queued:
+            self._schedule(self._rest_s)
 
     def _group_failed(self, group: list[Operation], error: Exception) -> None:
         self._failure = self._explain(error)

@@ -186,6 +186,15 @@ class FairResident(Queueing):
             return None
         return self._chosen(flow, best)
 
+    def repeats(self, choice: Choice, view: View) -> bool:
+        changed, flow = self._changed, choice.flow
+        if len(changed) != 1 or flow.index not in changed or self._blocked.flows or not self._params.joint:
+            return False
+        if not self._estimator.allowed(choice.device) or not self._clock.is_only_choice(flow):
+            return False
+        changed.clear()
+        return True
+
     def _choose_only(self, view: View, flow: FlowView) -> Choice | None:
         """Choose for a flow that is the only candidate, as most are, without updating the clock first."""
         self._changed.clear()

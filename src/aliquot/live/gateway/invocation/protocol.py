@@ -28,6 +28,8 @@ from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.store.ids import Ids
 
 _TAIL = b"".join(b"%b: %b\r\n" % pair for pair in CORS) + b"content-length: %d\r\n\r\n"
+_USUAL_HEADERS = 3  # of a result: its type, the request's id and the activation's id
+_USUAL_HEAD = b"%b" + _USUAL_HEADERS * b"%b: %b\r\n"
 _JOINED_BYTES = 65_536  # a body up to this size is copied behind its head, for a single write
 _ONCE = frozenset([b"authorization", b"content-length", b"content-type", b"host", b"x-request-id"])
 _UNUSUAL = frozenset([SESSION_HEADER, b"accept", b"expect", b"transfer-encoding", b"upgrade"])
@@ -229,10 +231,15 @@ class GatewayProtocol(GuardedProtocol):
         if self.transport.is_closing():
             cycle.response_complete = True
             return
-        if not cycle.keep_alive and CLOSE[0] not in headers:
+        if CLOSE[0] in headers:
+            cycle.keep_alive = False
+        elif not cycle.keep_alive:
             headers = (*headers, *CLOSE)
-        head = STATUS_LINE[status] + b"".join([b"%b: %b\r\n" % pair for pair in headers])
-        cycle.keep_alive = CLOSE[0] not in headers
+        if len(headers) == _USUAL_HEADERS:
+            first, second, third = headers
+            head = _USUAL_HEAD % (STATUS_LINE[status], *first, *second, *third)
+        else:
+            head = STATUS_LINE[status] + b"".join([b"%b: %b\r\n" % pair for pair in headers])
         if not isinstance(body, bytes):
             self.transport.write(head + _TAIL % size_of(body))
             self._sending, self._outgoing = cycle, pieces_of(body)
