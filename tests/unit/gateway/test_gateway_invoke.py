@@ -333,7 +333,7 @@ async def test_a_run_without_a_pickled_result_is_answered_in_json():
 @on_a_loop
 async def test_pickled_arguments_are_for_the_sdks_own_functions():
     async with gateway() as g:
-        text = "Pickled arguments are for functions that the SDK deployed (annotation sdk: true)."
+        text = "Pickled arguments are for workflows and functions that the SDK deployed (annotation sdk: true)."
         assert await g.say("POST", BLOCKING, content=b"x", headers={"content-type": PICKLE}) == (415, text)
 
 
