@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from event_reader import STREAM, events_of
 from live_workflows import INC, chain, deploy, history, read, start, task, wait_for_end, wait_for_state
 
 from aliquot.testing.client import from_pairs
@@ -178,3 +179,29 @@ def test_exceptions_have_the_name_of_their_class_and_are_caught_by_it(client):
     found = wait_for_end(client, start(client, "catching", {"n": 3}))
     assert found["output"]["error"] == {"Error": "KeyError", "Cause": "3"}
     assert client.call("picky", {"n": 1})["response"]["result"] == {"error": "1"}  # a plain call has the text alone
+
+
+def test_a_history_is_followed_by_events_as_it_grows(client):
+    deploy(client, "watched", chain({"Type": "Wait", "Seconds": 1}, task("talkative")))
+    client.deploy("talkative", "def main(args):\n    print('here')\n    return {'n': 1}")
+    execution = start(client, "watched")
+    with client.stream("GET", f"executions/{execution}/history", headers=STREAM) as response:
+        found = list(events_of(response))
+    kinds = [event.kind for event in found]
+    assert kinds[-1] == "end"
+    assert found[-1].data == {"status": "SUCCEEDED"}
+    assert any("here" in event.data for event in found if event.kind == "log")
+    events = [event.data for event in found if event.kind == "history"]
+    assert events == history(client, execution)["events"]
+    ended = next(event for event in events if event["type"] == "TaskSucceeded")["taskSucceededEventDetails"]
+    assert ended["device"] == "cpu"
+    assert ended["ranMs"] > 0
+    assert ended["waitedMs"] >= 0
+    with client.stream("GET", f"executions/{execution}/history?after=3", headers=STREAM) as response:
+        again = [event.data for event in events_of(response) if event.kind == "history"]
+    assert again == events[3:]
+    with client.stream("GET", f"executions/{execution}/history", headers={**STREAM, "Last-Event-ID": "5"}) as response:
+        assert next(event.id for event in events_of(response)) == "6"
+    last = client.get(f"executions/{execution}/history", headers={**STREAM, "Last-Event-ID": "end"})
+    assert last.status_code == 204
+    assert client.get(f"executions/{'0' * 32}/history", headers=STREAM).status_code == 404

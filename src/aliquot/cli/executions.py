@@ -233,5 +233,7 @@ def _event_line(event: dict[str, Any]) -> str:
     """Return an event of a history as a line: its number, time and type, and what it tells."""
     details: dict[str, Any] = next((value for key, value in event.items() if key.endswith("EventDetails")), {})
     told = [str(details[key]) for key in ("name", "resource", "error", "cause", "output") if details.get(key)]
+    if "device" in details:
+        told.append(f"{details['device']}, waited {details['waitedMs']:g} ms, ran {details['ranMs']:g} ms")
     line = f"{event['id']:>4} {str(event['timestamp'])[11:23]} {event['type']}"
     return f"{line} {': '.join(text(part)[:60] for part in told)}" if told else line

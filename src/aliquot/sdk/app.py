@@ -89,7 +89,8 @@ class App:
         requirements: packages that are installed for it.
         datasets: names of datasets. They are directories below `/datasets` (ALIQUOT_DATASETS), and their files are
             fetched ahead of time.
-        rerun: whether it may run again after a crash of the platform interrupted it.
+        rerun: how often it may run again after a crash of the platform interrupted it: True (twice), False, or a number
+            up to 10. If it is left out, tasks of workflows run again, and other calls do not.
         group: functions of the same group share a sandbox and pass values without a copy.
         calls: whether it may call functions outside its group. It gets a key for that.
         env: environment variables. They are no secrets: whoever can read the function can read them.

@@ -16,8 +16,8 @@ def events_request(activation_id: str) -> HttpRequest:
     return HttpRequest("GET", activation_path(activation_id), {}, ACCEPT, timeout_s=EVENTS_TIMEOUT_S)
 
 
-def read_events(lines: Iterable[str], what: str) -> Iterator[tuple[str, Any]]:
-    """Yield the kind and data of each event up to the result. Raises `PlatformError` if there is no result."""
+def read_events(lines: Iterable[str], what: str, last: str = "result") -> Iterator[tuple[str, Any]]:
+    """Yield the kind and data of each event up to the last kind. Raises `PlatformError` if it does not come."""
     import json
 
     event, data = "", ""
@@ -32,7 +32,7 @@ def read_events(lines: Iterable[str], what: str) -> Iterator[tuple[str, Any]]:
             if event == "error":
                 raise PlatformError(f"{what}: {found['error']}")
             yield event, found
-            if event == "result":
+            if event == last:
                 return
             event, data = "", ""
     raise PlatformError(f"{what}: the platform stopped sending its events")

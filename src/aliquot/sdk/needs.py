@@ -9,6 +9,7 @@ from aliquot.sdk.units import read_mib, read_ms, read_names, read_positive, read
 
 DEFAULT_TIMEOUT_MS = 60_000
 DEFAULT_MEMORY_MIB = 256
+MAX_RERUNS = 10
 _GROUP = "[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}"
 # Every annotation that a deployment may set. Those that it does not set are removed from the older version.
 ANNOTATIONS = (
@@ -33,7 +34,7 @@ class FunctionArguments(TypedDict, total=False):
     imports: list[str] | tuple[str, ...]
     requirements: list[str] | tuple[str, ...]
     datasets: list[str] | tuple[str, ...]
-    rerun: bool
+    rerun: bool | int | None
     group: str | None
     calls: bool | None
     env: Mapping[str, str] | None
@@ -61,7 +62,7 @@ class FunctionNeeds(NamedTuple):
     imports: tuple[str, ...] = ()
     requirements: tuple[str, ...] = ()
     datasets: tuple[str, ...] = ()
-    rerun: bool = False
+    rerun: bool | int | None = None
     group: str | None = None
     calls: bool | None = None
     env: tuple[tuple[str, str], ...] = ()
@@ -84,7 +85,7 @@ class FunctionNeeds(NamedTuple):
             "imports": list(self.imports) or None,
             "requirements": list(self.requirements) or None,
             "datasets": list(self.datasets) or None,
-            "rerun": self.rerun or None,
+            "rerun": self.rerun,
             "group": self.group,
             "provide-api-key": self.calls,
             "env": dict(self.env) or None,
@@ -111,7 +112,7 @@ def read_needs(*, batch: int | None = None, **arguments: Unpack[FunctionArgument
     for name in ("gpu_memory", "gpu_limit", "gpu_memory_limit"):
         if name in given and "gpu" not in given:
             raise UsageError(f"{name}: {given[name]!r} needs a GPU; say how much of one, such as gpu=0.25")
-    for name in ("rerun", "calls", "pure"):
+    for name in ("calls", "pure"):
         if not isinstance(given.get(name, False), bool):
             raise UsageError(f"{name}: {given[name]!r} does not fit; it takes True or False")
     check_group(given.get("group"))
@@ -137,6 +138,12 @@ def _as_given(value: Any, _: str) -> Any:  # noqa: ANN401 - checked before
     return value
 
 
+def _read_rerun(value: Any, argument: str) -> int:  # noqa: ANN401 - whatever was given
+    if not isinstance(value, int) or not 0 <= value <= MAX_RERUNS:
+        raise UsageError(f"{argument}: {value!r} does not fit; it takes True, False, or a number up to {MAX_RERUNS}")
+    return value
+
+
 def _names_like(example: str) -> Callable[[Any, str], tuple[str, ...]]:
     return lambda value, argument: read_names(value, argument, example)
 
@@ -154,7 +161,7 @@ _READERS: dict[str, tuple[str, Callable[[Any, str], Any]]] = {
     "imports": ("imports", _names_like("numpy")),
     "requirements": ("requirements", _names_like("numpy")),
     "datasets": ("datasets", _names_like("imagenet")),
-    "rerun": ("rerun", _as_given),
+    "rerun": ("rerun", _read_rerun),
     "group": ("group", _as_given),
     "calls": ("calls", _as_given),
     "env": ("env", read_variables),

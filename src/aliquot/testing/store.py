@@ -113,7 +113,8 @@ class MemoryStore(Store):
     async def mark_started(self, activation_id: str) -> None:
         self._check()
         if activation_id in self._queue:
-            self._queue[activation_id] = replace(self._queue[activation_id], started=True, starts=0)
+            known = self._queue[activation_id]
+            self._queue[activation_id] = replace(known, started=known.started + 1, starts=0)
 
     async def unfinished(self) -> list[Accepted]:
         return [

@@ -37,7 +37,7 @@ def test_every_annotation_becomes_a_need():
         description="the owner's own",
     )
     assert needs == ActionNeeds(
-        0.25, 4 << 30, 0.5, 8192 << 20, 0.2, 1.5, 2, 8, ("faces",), ("numpy", "torch.nn"), ("pillow>=10",), True, True
+        0.25, 4 << 30, 0.5, 8192 << 20, 0.2, 1.5, 2, 8, ("faces",), ("numpy", "torch.nn"), ("pillow>=10",), 2, True
     )
     function = needs.function("f")
     assert (function.share, function.memory_bytes, function.weight) == (0.25, 4 << 30, 2)
@@ -133,7 +133,8 @@ SIZE = 'a size such as "4GiB", or a number of MiB'
             ('annotation requirements: it takes a list of requirements as pip takes them, such as ["pillow>=10"], '
             "not [' ']"),
         ),
-        ({"rerun": 1}, "annotation rerun: it takes true or false, not 1"),
+        ({"rerun": 11}, "annotation rerun: it takes true (which is 2), false, or how often, at most 10, not 11"),
+        ({"rerun": -1}, "annotation rerun: it takes true (which is 2), false, or how often, at most 10, not -1"),
         ({"sdk": "yes"}, "annotation sdk: it takes true or false, not 'yes'"),
     ],
 )  # fmt: skip

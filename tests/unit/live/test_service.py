@@ -286,6 +286,8 @@ def test_what_an_earlier_server_accepted_reaches_its_end(tmp_path):
             accepted(102, started=True),
             accepted(103, started=True, rerun=True),
             accepted(104, name="gone"),
+            accepted(105, started=2, rerun=2),
+            accepted(106, started=3, rerun=2),
         ):
             await store.accept(entry)
         await store.close()
@@ -293,16 +295,17 @@ def test_what_an_earlier_server_accepted_reaches_its_end(tmp_path):
     async def restart():
         async with Rig.open(tmp_path, deployed=(ECHO,)) as rig:
             rig.catalogue.install(ECHO)
-            assert await recover_calls(rig.composer, rig.store, rig.catalogue) == 4
+            assert await recover_calls(rig.composer, rig.store, rig.catalogue) == 6
             await rig.turn()
             ends = {}
-            for number in (102, 104):
+            for number in (102, 104, 106):
                 record = await rig.store.activation("guest", f"{number:032x}")
                 ends[number] = msgspec.json.decode(record.response)
             assert ends[102]["status"] == "whisk internal error"
             assert ends[102]["result"] == {"error": INTERRUPTED}
+            assert ends[106]["result"] == {"error": INTERRUPTED}
             assert "deleted" in ends[104]["result"]["error"]
-            assert sorted(rig.service.calls) == [f"{number:032x}" for number in (101, 103)]
+            assert sorted(rig.service.calls) == [f"{number:032x}" for number in (101, 103, 105)]
             await rig.finish_all()
             assert await rig.store.unfinished() == []
 
@@ -315,7 +318,7 @@ async def test_rerun_is_written_down_with_the_call(rig):
     again = msgspec.structs.replace(ECHO, annotations=(Pair("rerun", value=True),), revision="2")
     rig.service.deploy(ResolvedAction.own(again))
     await rig.service.accept(rig.call(again))
-    assert [entry.rerun for entry in await rig.store.unfinished()] == [True]
+    assert [entry.rerun for entry in await rig.store.unfinished()] == [2]
 
 
 @run

@@ -49,6 +49,8 @@ ACTIONS = (
             }
         },
     ),
+    Action("guest", "twice more", "0.0.1", CODE, annotations=(Pair("rerun", value=True),)),
+    workflow("bounded", {"A": {"Type": "Task", "Resource": "twice more", "End": True}}),
     workflow("pair", {"A": {"Type": "Task", "Resource": "one", "End": True}}),
 )
 run = on_a_rig(catalogued=ACTIONS)
@@ -211,6 +213,30 @@ def test_an_execution_is_continued_by_the_next_server(tmp_path):
 
     asyncio.run(first())
     asyncio.run(second())
+
+
+def test_a_task_runs_again_after_as_many_crashes_as_its_function_allows(tmp_path):
+    async def crash(is_first):
+        async with Rig.open(tmp_path, catalogued=ACTIONS) as rig:
+            if is_first:
+                await rig.composer.accept(rig.call("bounded", 7))
+            else:
+                assert await rig.composer.workflows.executions.start() == 1
+            await rig.running()
+            rig.composer.workflows.executions.stop()
+
+    async def last():
+        async with Rig.open(tmp_path, catalogued=ACTIONS) as rig:
+            await rig.composer.workflows.executions.start()
+            found = await wait_until_async(lambda: rig.record(f"{7:032x}"), what="the record")
+            error = found["result"]["error"]
+            assert error["name"] == "Function.Interrupted"
+            assert "stopped 3 times" in error["cause"]
+            rig.composer.workflows.executions.stop()
+
+    for number in range(3):
+        asyncio.run(crash(number == 0))
+    asyncio.run(last())
 
 
 def test_an_express_execution_whose_caller_stopped_waiting_runs_again_with_its_input(tmp_path):

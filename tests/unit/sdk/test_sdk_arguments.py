@@ -51,7 +51,8 @@ def test_sizes_and_times_are_read():
         ({"env": {"A-B": "1"}}, "env: 'A-B' is not a variable's name"),
         ({"env": {"A": 1}}, "env: the value of A is 1; it takes text, such as '1'"),
         ({"secrets": "hf"}, "secrets: 'hf' is not a list; it takes one such as ['hf']"),
-        ({"rerun": 1}, "rerun: 1 does not fit; it takes True or False"),
+        ({"rerun": 11}, "rerun: 11 does not fit; it takes True, False, or a number up to 10"),
+        ({"rerun": "often"}, "rerun: 'often' does not fit; it takes True, False, or a number up to 10"),
     ],
 )
 def test_an_argument_that_does_not_parse_is_named_with_what_it_takes(arguments, complaint):

@@ -30,6 +30,8 @@ _TOLERANCE = 1e-6  # in binary 0.29 is not a whole number of steps
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _GROUP = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 
+DEFAULT_RERUNS, MAX_RERUNS = 2, 10  # of a call after crashes
+
 
 class ActionNeeds(Struct, frozen=True):
     """The resources and settings that an action asks for.
@@ -48,7 +50,7 @@ class ActionNeeds(Struct, frozen=True):
     datasets: tuple[str, ...] = ()
     imports: tuple[str, ...] = ()
     requirements: tuple[str, ...] = ()
-    rerun: bool = False  # the function may run again after a crash
+    rerun: int | None = None  # how often it may run again after a crash; None if it does not say
     sdk: bool = False  # the code is a module of `aliquot.App` functions
     group: str = ""  # group that shares sandboxes, or empty
     env: tuple[tuple[str, str], ...] = ()  # environment variables
@@ -176,6 +178,21 @@ def _flag(value: object) -> object:
     return value if isinstance(value, bool) else {"true": True, "false": False}.get(str(value), UNSET)
 
 
+def read_rerun(value: object) -> object:
+    """Return how often a function may run again after a crash, or UNSET for what is no number of runs."""
+    flag = _flag(value)
+    if isinstance(flag, bool):
+        return DEFAULT_RERUNS if flag else 0
+    return value if isinstance(value, int) and 0 <= value <= MAX_RERUNS else UNSET
+
+
+def reruns_of(action: Action) -> int | None:
+    """Return how often a function may run again after a crash, or None if it does not say."""
+    value = action.annotation("rerun")
+    found = None if value is None else read_rerun(value)
+    return found if isinstance(found, int) else None
+
+
 def _group(value: object) -> object:
     return value if isinstance(value, str) and _GROUP.fullmatch(value) else UNSET
 
@@ -234,7 +251,9 @@ ANNOTATIONS = {
     "requirements": _NeedsAnnotation(
         "requirements", 'a list of requirements as pip takes them, such as ["pillow>=10"]', _texts(_plain)
     ),
-    "rerun": _NeedsAnnotation("rerun", "true or false", _flag),
+    "rerun": _NeedsAnnotation(
+        "rerun", f"true (which is {DEFAULT_RERUNS}), false, or how often, at most {MAX_RERUNS}", read_rerun
+    ),
     "group": _NeedsAnnotation("group", "a name of letters, digits, '_', '-' and '.', at most 64 of them", _group),
     "env": _NeedsAnnotation(
         "env", f'an object of texts by their names, such as {{"MODE": "fast"}}; a name has {VARIABLE_NAMES}', _variables

@@ -144,7 +144,7 @@ class Gateway:
             *AlarmEndpoints(catalogue, self.alarms, settings.alarms_per_namespace).endpoints(),
             *SecretEndpoints(self._secrets, catalogue).endpoints(),
             *ActivationEndpoints(platform, store, self._responses).endpoints(),
-            *ExecutionEndpoints(platform.workflows, store, catalogue, self._metrics).endpoints(),
+            *ExecutionEndpoints(platform.workflows, store, catalogue, self._metrics, self._responses).endpoints(),
             *GraphEndpoints(platform.workflows, store, catalogue).endpoints(),
             *SessionEndpoints(self.sessions).endpoints(),
             *DatasetEndpoints(self.fabric, catalogue, self._responses).endpoints(),

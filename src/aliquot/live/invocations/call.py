@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 from aliquot.budgets import Reservation
 from aliquot.core.commands import Start
 from aliquot.core.places import Place
+from aliquot.live.catalogue.needs import reruns_of
 from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.node.base import BufferHandle, Outcome, StepArguments
 from aliquot.live.node.shared_buffers import SandboxBuffers
@@ -184,13 +185,13 @@ class Call:
 
     def accepted(self, now_ms: int) -> Accepted:
         """Return the entry for the store's queue. Shared buffers are copied into its payload."""
-        rerun = self.action.annotation("rerun") is True
-        started = bool(self.run.begun_s)
+        rerun = reruns_of(self.action) or 0
+        started = int(bool(self.run.begun_s))
         buffer = self.shared.buffer if self.shared is not None else None
         if buffer is not None and buffer.size > buffer.max_kept:
             # Too large to be kept on disk, so the call is lost if this server stops. A call that is accepted before it
             # runs is never that large.
-            rerun, started = False, True
+            rerun, started = 0, 1
         elif self.shared is not None and buffer is not None and (rerun or not started):
             self.payload, self.shared.buffer = buffer.inlined(self.payload), None
         return Accepted(

@@ -44,7 +44,7 @@ async def recover_calls(composer: Composer, store: Store, catalogue: Catalogue) 
         if resolved is not None and accepted.starts >= MAX_INTERRUPTED_STARTS:
             await composer.end_unstarted(call, NEVER_STARTED.format(accepted.starts))
             continue
-        if resolved is not None and (accepted.rerun or not accepted.started):
+        if resolved is not None and (accepted.started <= accepted.rerun):
             await composer.recover(call)
             continue
         await composer.end_unstarted(call, DELETED if resolved is None else INTERRUPTED)

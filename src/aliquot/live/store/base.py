@@ -187,7 +187,7 @@ class Store(ABC):
 
     @abstractmethod
     async def mark_started(self, activation_id: str) -> None:
-        """Note that a queued invocation has begun to run. Durable. After a crash it runs again only if it may."""
+        """Count a run of a queued invocation that begins. Durable. After a crash it runs again only if it may."""
 
     @abstractmethod
     async def unfinished(self) -> list[Accepted]:

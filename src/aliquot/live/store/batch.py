@@ -36,7 +36,10 @@ EVENT = "event (id, body)"
 JOURNAL = "INSERT INTO journal (segment, first, entries, written_ms, lengths, bodies) VALUES (?, ?, ?, ?, ?, ?)"
 STARTING = "UPDATE queue SET starts = starts + 1 WHERE id IN (SELECT value FROM json_each(?))"
 NOT_STARTING = "UPDATE queue SET starts = 0 WHERE id IN (SELECT value FROM json_each(?))"
-STARTED = "UPDATE queue SET started = 1, starts = 0 WHERE id IN (SELECT value FROM json_each(?))"
+STARTED = (
+    "UPDATE queue SET started = started + (SELECT count(*) FROM json_each(?1) WHERE value = queue.id), starts = 0 "
+    "WHERE id IN (SELECT value FROM json_each(?1))"
+)
 FINISHED = "DELETE FROM queue WHERE id IN (SELECT value FROM json_each(?))"
 PUT = "INSERT OR REPLACE INTO document (collection, namespace, name, body) VALUES (?, ?, ?, ?)"
 DELETE = "DELETE FROM document WHERE collection = ? AND namespace = ? AND name = ?"

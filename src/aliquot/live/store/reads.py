@@ -79,7 +79,7 @@ def documents(connection: sqlite3.Connection, collection: str) -> list[Document]
 def unfinished(connection: sqlite3.Connection) -> list[Accepted]:
     rows = connection.execute(UNFINISHED, (SMALL_PAYLOAD_BYTES,))
     return [
-        Accepted(id_, owner, name, accepted, payload, bool(pickled), bool(rerun), bool(started), *more)
+        Accepted(id_, owner, name, accepted, payload, bool(pickled), rerun, started, *more)
         for id_, owner, name, accepted, payload, pickled, rerun, started, *more in rows
     ]
 

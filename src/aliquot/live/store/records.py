@@ -193,8 +193,8 @@ class Accepted(Struct, frozen=True, gc=False):
     accepted: int  # epoch ms
     payload: bytes | memoryview  # as the sandbox gets it
     pickled: bool = False  # the payload is a pickle of the SDK, not JSON
-    rerun: bool = False  # may run again after a crash
-    started: bool = False
+    rerun: int = 0  # how often it may run again after a crash
+    started: int = 0
     cause: str = ""  # id of the activation that it is part of
     session: str = ""
     starts: int = 0  # of sandboxes for it, since it last began to run or the server stopped in order

@@ -8,7 +8,8 @@ from aliquot.sdk import answers
 from aliquot.sdk.calls import NAMESPACE, action_path, activation_path, entity_path
 from aliquot.sdk.client import Client
 from aliquot.sdk.dual import dual
-from aliquot.sdk.errors import ExecutionError, FunctionError, UsageError
+from aliquot.sdk.errors import ExecutionError, FunctionError, PlatformError, UsageError
+from aliquot.sdk.events import ACCEPT, EVENTS_TIMEOUT_S, read_events
 from aliquot.sdk.wire import JSON, PICKLE, HttpRequest, Operation, ask, pause, to_json
 from aliquot.sdk.workflow.exceptions import class_of
 from aliquot.sdk.workflow.objects import encode_input, load_output
@@ -18,7 +19,6 @@ R = TypeVar("R")
 EXECUTIONS = f"{NAMESPACE}/executions"
 TASKS = f"{NAMESPACE}/tasks"
 _FIRST_POLL_S, _LAST_POLL_S = 0.005, 0.5
-_FOLLOW_POLL_S = 0.05  # between events: for each answer the platform replays the whole log
 _WRAPPED = ["value"]  # the keys of a result that is no object
 _OBJECTS = "x-aliquot-objects"  # the header of a reply whose output has objects
 _SUCCEEDED, _ACCEPTED, _MISSING = 200, 202, 404
@@ -192,17 +192,22 @@ def read_history(execution: str, after: int) -> Operation[list[dict[str, Any]]]:
 
 
 def follow(client: Client, execution: str) -> Iterator[dict[str, Any]]:
-    """Yield the events of a history as they come, up to the end of the execution."""
-    last, delay = 0, _FIRST_POLL_S
+    """Yield the events of a history as they come, up to the end of the execution. A stream that breaks goes on."""
+    last, what = 0, f"execution {execution}"
     while True:
-        events = client.run(read_history(execution, last))
-        yield from events
-        if events:
-            last, delay = events[-1]["id"], _FOLLOW_POLL_S
-            if is_end(events[-1]):
-                return
-        client.run(pause(delay))
-        delay = min(_LAST_POLL_S, delay * 1.5)
+        before = last
+        path = f"{EXECUTIONS}/{execution}/history"
+        request = HttpRequest("GET", path, {"after": last}, ACCEPT, timeout_s=EVENTS_TIMEOUT_S)
+        try:
+            for kind, event in read_events(client.lines(request, what), what, "end"):
+                if kind == "history":
+                    last = event["id"]
+                    yield event
+        except PlatformError:
+            if last == before:  # nothing came, so another attempt would not help
+                raise
+        else:
+            return
 
 
 def is_end(event: dict[str, Any]) -> bool:

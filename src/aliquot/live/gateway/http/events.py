@@ -173,6 +173,29 @@ class EventStream:
         self._close()
 
 
+class HistoryStream(EventStream):
+    """A stream of the history of an execution, and of the lines that its tasks print.
+
+    The events of the history have their ids. Lines have none, so a client that reconnects misses lines, but no event.
+    """
+
+    def happened(self, event: dict[str, Any]) -> None:
+        self._add(b"history", b"%d" % event["id"], msgspec.json.encode(event))
+
+    def printed(self, line: str) -> None:
+        self._add(b"log", b"", msgspec.json.encode(line))
+
+    def finished(self, status: str) -> None:
+        """Send the status with which the execution has ended."""
+        self._add(b"end", END, msgspec.json.encode({"status": status}))
+        self._close()
+
+    def ended(self, call: Call) -> None:
+        """End a stream without an end: the execution goes on elsewhere, or it has sent its end already."""
+        if call.parked:
+            self.fail(STOPPING)
+
+
 def _pieces(events: list[tuple[bytes, Body, Reservation | None]]) -> Iterator[bytes]:
     """Join small events, and cut large ones into pieces."""
     small: list[bytes] = []

@@ -10,6 +10,7 @@ from aliquot.core.units import KIB, MIB
 from aliquot.live.catalogue.catalogue import Catalogue
 from aliquot.live.gateway.entities.common import PAGE
 from aliquot.live.gateway.entities.workflows import check_text
+from aliquot.live.gateway.http.events import END, HistoryStream, ResponseLimits, wants_events
 from aliquot.live.gateway.http.names import check_activation_id, check_name
 from aliquot.live.gateway.http.query import epoch, flag, number, page_of
 from aliquot.live.gateway.http.refusal import Refusal, malformed_query, not_found
@@ -52,11 +53,14 @@ _HISTORY = (
 class ExecutionEndpoints:
     """Handles requests for executions of workflows."""
 
-    def __init__(self, workflows: Workflows, store: Store, catalogue: Catalogue, metrics: Metrics) -> None:
+    def __init__(
+        self, workflows: Workflows, store: Store, catalogue: Catalogue, metrics: Metrics, responses: ResponseLimits
+    ) -> None:
         self._control = ExecutionControl(workflows, store)
         self._expressions = workflows.expressions
         self._catalogue = catalogue
         self._metrics = metrics
+        self._responses = responses
         self._ids = Ids()
 
     def endpoints(self) -> list[Endpoint]:
@@ -79,8 +83,8 @@ class ExecutionEndpoints:
             Endpoint("GET", _ALL, self.list, "List executions", {200: listed}, query=PAGE + _FILTERS),
             Endpoint("GET", _ONE, self.get, "Read an execution", {200: views.ExecutionView}, statuses=(404,)),
             Endpoint(
-                "GET", _ONE + "/history", self.history, "Read the history of an execution", {200: views.HistoryView},
-                query=_HISTORY, statuses=(404,),
+                "GET", _ONE + "/history", self.history, "Read the history of an execution",
+                {200: views.HistoryView, 204: None}, query=_HISTORY, statuses=(404,), streams=True,
             ),
             Endpoint(
                 "POST", _ONE + "/stop", self.stop, "Stop an execution", done, body=views.StopPost,
@@ -170,6 +174,8 @@ class ExecutionEndpoints:
 
     async def history(self, request: Request) -> Response:
         after = _natural(request, "after", 0)
+        if wants_events(request.headers.get(b"accept")):
+            return await self._follow(request, after)
         limit = _natural(request, "limit", _MAX_EVENTS)
         if not 1 <= limit <= _MAX_EVENTS:
             raise malformed_query("limit", f"The value '{limit}' is not in the range of 1 to {_MAX_EVENTS}.")
@@ -180,6 +186,17 @@ class ExecutionEndpoints:
         rest = events[: after - 1 if after else None][::-1] if reverse else events[after:]
         page = rest[:limit]
         return json_response(views.HistoryView(page, page[-1]["id"] if len(rest) > limit else UNSET))
+
+    async def _follow(self, request: Request, after: int) -> Response:
+        last_id = request.headers.get(b"last-event-id", b"")
+        if last_id == END:  # a 204 keeps browsers from reconnecting
+            return Response(204, b"")
+        seen = number(last_id.decode("latin-1"))
+        events = HistoryStream(self._responses, request.transaction)
+        events.open(request.namespace)
+        if not await self._control.follow(request.owner, _id(request), events, after if seen is None else seen):
+            raise not_found()
+        return Response(200, b"", events=events)
 
     async def stop(self, request: Request) -> Response:
         post: views.StopPost = read_json(request.body or b"{}", views.StopPost)

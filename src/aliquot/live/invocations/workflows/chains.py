@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from aliquot.live.catalogue.needs import reruns_of
 from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.invocations.call import Call, ChainCall, NestedCall
 from aliquot.live.node.base import StepArgument, StepArguments
@@ -33,8 +34,8 @@ def _place(resolved: ResolvedAction) -> tuple[str, str]:
 
 
 def _can_be_chained(resolved: ResolvedAction) -> bool:
-    """Return whether a function may run again with the whole chain, and shares its sandbox."""
-    return bool(resolved.group) and not resolved.composite and resolved.action.annotation("rerun") is not False
+    """Return whether a function may run again with the whole chain, however often, and shares its sandbox."""
+    return bool(resolved.group) and not resolved.composite and reruns_of(resolved.action) is None
 
 
 class TaskChain:

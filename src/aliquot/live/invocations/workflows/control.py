@@ -2,14 +2,15 @@
 
 import asyncio
 from collections.abc import Sequence
+from typing import Protocol
 from weakref import WeakValueDictionary
 
 import msgspec
 from msgspec import Struct
 
-from aliquot.live.invocations.call import Call
-from aliquot.live.invocations.workflows.definitions import machine_of
-from aliquot.live.invocations.workflows.loading import with_timeout
+from aliquot.live.invocations.call import Call, Follower
+from aliquot.live.invocations.workflows.definitions import machine_of, with_timeout
+from aliquot.live.invocations.workflows.followed_history import FollowedHistory, HistoryReceiver
 from aliquot.live.invocations.workflows.records import LogEntry, TaskBegun, unpack_info, unpack_log
 from aliquot.live.invocations.workflows.run import ExecutionRun
 from aliquot.live.invocations.workflows.workflows import StartOptions, Workflows
@@ -36,6 +37,10 @@ class Description(Struct, frozen=True):
     outcome: dict[str, Value]
     states: list[dict[str, Value]]
     redrives: int = 0
+
+
+class ExecutionReceiver(HistoryReceiver, Follower, Protocol):
+    """Receives the history of an execution, and the lines that its tasks print."""
 
 
 class ExecutionControl:
@@ -94,6 +99,19 @@ class ExecutionControl:
         """Return all events of the history of an execution in the store."""
         stored = await self._store.stored_execution(owner, execution)
         return None if stored is None else await asyncio.to_thread(_history, stored, self._executions.secret)
+
+    async def follow(self, owner: str, execution: str, receiver: ExecutionReceiver, after: int) -> bool:
+        """Pass the history behind an event, and printed lines, to a receiver. Returns False if there is none."""
+        run = await self._executions.load(owner, execution)
+        followed = FollowedHistory(receiver, after)
+        if run is not None:
+            run.follow_history(followed)
+            run.call.follow(receiver)
+        stored = await self._store.stored_execution(owner, execution)
+        if stored is None:
+            return False
+        await followed.begin(stored, self._executions.secret)
+        return True
 
     async def drawn(self, owner: str, execution: str) -> bytes | None:
         """Return a picture of an execution in the store, with marks for the states that it has entered."""

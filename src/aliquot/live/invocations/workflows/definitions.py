@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from aliquot.core.units import MIB
+from aliquot.live.invocations.workflows.records import ExecutionInfo
 from aliquot.workflow.language import Machine
 from aliquot.workflow.language.checked import checked_machine
 
@@ -29,6 +30,13 @@ def digest_of(text: bytes) -> str:
 def machine_of(text: bytes) -> Machine:
     """Return a new machine of a definition that was checked when it was deployed."""
     return checked_machine(msgspec.json.decode(text))
+
+
+def with_timeout(machine: Machine, info: ExecutionInfo) -> Machine:
+    """Return the machine with the time that this execution may take."""
+    if info.timeout_s is None:
+        return machine
+    return Machine(start=machine.start, states=machine.states, timeout_s=info.timeout_s, comment=machine.comment)
 
 
 class Definitions:

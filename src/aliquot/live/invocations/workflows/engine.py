@@ -64,6 +64,7 @@ class Step(Struct, frozen=True):
     """A step that is being written: the events with those who wait for them, and the commands that follow."""
 
     change: ExecutionChange
+    entries: list[tuple[float, LogEntry]]
     batch: list[Posted]
     commands: list[Command]
 
@@ -152,7 +153,7 @@ class ExecutionEngine:
             self._continue(run)
 
     def write_begun(self, run: ExecutionRun, task: str, then: Callable[[], None]) -> None:
-        """Write that a task is about to begin which must not run twice, and call `then`."""
+        """Write that a task is about to begin which may run a bounded number of times, and call `then`."""
         change = ExecutionChange(run.id, run.owner, run.rows, pack_log([(self.clock(), TaskBegun(task))]))
         run.rows += 1
         run.log_bytes += len(change.events)
@@ -252,7 +253,7 @@ class ExecutionEngine:
         )  # fmt: skip
         run.rows += 1
         run.stored_timer = timer
-        return Step(change, batch, commands)
+        return Step(change, entries, batch, commands)
 
     def _record(self, run: ExecutionRun, finish: Finish, held: Held) -> Activation:
         output = _output_of([finish])
@@ -265,6 +266,8 @@ class ExecutionEngine:
 
         def written() -> None:
             _answer(step.batch)
+            for history in run.histories:
+                history.wrote(step.change.number, step.entries)
             self._perform(run, step.commands, step.change.end)
             if not run.has_ended:
                 self._continue(run)

@@ -1,11 +1,12 @@
 """Take up executions from the store: replay the log, and find out what is still to be done."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 
 from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.invocations.call import Call
-from aliquot.live.invocations.workflows.definitions import Definition, Definitions, machine_of
+from aliquot.live.invocations.workflows.definitions import Definition, Definitions, machine_of, with_timeout
 from aliquot.live.invocations.workflows.records import ExecutionInfo, LogEntry, TaskBegun, unpack_info, unpack_log
 from aliquot.live.invocations.workflows.run import ExecutionRun
 from aliquot.live.store.executions import ExecutionTimer, StoredExecution
@@ -33,13 +34,6 @@ def restored_call(execution: str, owner: str, info: ExecutionInfo) -> Call:
     )
 
 
-def with_timeout(machine: Machine, info: ExecutionInfo) -> Machine:
-    """Return the machine with the time that this execution may take."""
-    if info.timeout_s is None:
-        return machine
-    return Machine(start=machine.start, states=machine.states, timeout_s=info.timeout_s, comment=machine.comment)
-
-
 async def restore(
     stored: StoredExecution, definitions: Definitions, secret: bytes
 ) -> tuple[ExecutionRun, list[Command]]:
@@ -58,7 +52,7 @@ async def restore(
     run.rows = len(stored.events)
     run.log_bytes = len(row.body) + sum(map(len, stored.events))
     run.recovering = run.has_objects = True  # it may have some
-    run.begun_tasks = {entry.task for _, entry in log if isinstance(entry, TaskBegun)}
+    run.begun_tasks = Counter(entry.task for _, entry in log if isinstance(entry, TaskBegun))
     for command in commands:
         if isinstance(command, RunTask):
             run.note_task(command.task)

@@ -32,7 +32,7 @@ class ExecutionInfo(Struct, frozen=True, omit_defaults=True):
 
 
 class TaskBegun(Struct, frozen=True, tag=True):
-    """A task that must not run twice was about to begin. The interpreter does not see this entry."""
+    """A task that may run a bounded number of times was about to begin. The interpreter does not see this entry."""
 
     task: str
 

@@ -1,10 +1,11 @@
 """An execution in memory: the pure machine, the call that it answers, and the events that wait for their step."""
 
 from asyncio import Future
-from collections import deque
+from collections import Counter, deque
 
 from aliquot.live.invocations.call import Call
 from aliquot.live.invocations.workflows.definitions import Definition
+from aliquot.live.invocations.workflows.followed_history import FollowedHistory
 from aliquot.live.invocations.workflows.objects import Held, ValueWithObjects
 from aliquot.live.invocations.workflows.records import ExecutionInfo
 from aliquot.live.store.executions import ExecutionTimer
@@ -20,8 +21,8 @@ class ExecutionRun:
 
     __slots__ = (
         "begun_tasks", "blocking", "call", "children", "definition", "express", "given", "has_ended", "has_objects",
-        "inbox", "info", "log_bytes", "machine", "objects", "queue_entry", "recovering", "rows", "stepping",
-        "stored_timer", "tasks", "unwritten",
+        "histories", "inbox", "info", "log_bytes", "machine", "objects", "queue_entry", "recovering", "rows",
+        "stepping", "stored_timer", "tasks", "unwritten",
     )  # fmt: skip
     closed = False
 
@@ -40,13 +41,14 @@ class ExecutionRun:
         self.log_bytes = 0
         self.stored_timer: ExecutionTimer | None = None
         self.tasks: list[str] = []  # the first ones, for the record
-        self.begun_tasks: set[str] = set()  # that must not run twice
+        self.begun_tasks: Counter[str] = Counter()  # runs of tasks that may run a bounded number of times
         self.children: dict[str, None] = {}  # tasks that are executions in the store
         self.queue_entry = ""  # of an accepted express execution until its first task begins
         self.blocking = False  # a client waits for the result
         self.recovering = False  # its tasks may have run already
         self.objects: Held = {}  # in memory, by id: those of an express execution, and those that have just come
         self.given: ValueWithObjects | None = None  # the input until it has begun, if it has objects
+        self.histories: list[FollowedHistory] = []  # that clients follow
         self.has_objects = False  # it has, or had, some on disk
         self.unwritten: list[str] = []  # of them, those that the next step of a durable execution writes
 
@@ -99,4 +101,9 @@ class ExecutionRun:
 
     def is_followed(self) -> bool:
         """Return whether a client waits for the end, or follows the execution."""
-        return self.blocking or any(not follower.closed for follower in self.call.followers)
+        histories = any(not one.closed for one in self.histories)
+        return self.blocking or histories or any(not follower.closed for follower in self.call.followers)
+
+    def follow_history(self, history: FollowedHistory) -> None:
+        """Pass each step to this history when it is durable."""
+        self.histories = [*(one for one in self.histories if not one.closed), history]

@@ -25,7 +25,7 @@ from aliquot.workflow.interpreter.commands import ChainedTask
 
 MISSING, INTERRUPTED = "Function.Missing", "Function.Interrupted"
 MAX_DEPTH = 16
-INTERRUPTED_CAUSE = "The server stopped while the function ran, and its annotation rerun is false"
+INTERRUPTED_CAUSE = "The server stopped {} while the function ran, and its annotation rerun allows {} further runs"
 DURABLE_IN_EXPRESS = (
     "{} is a durable workflow, and an execution that is not durable cannot wait for it; deploy it with durable: false, "
     "or the calling workflow with durable: true"

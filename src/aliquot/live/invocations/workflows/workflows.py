@@ -8,15 +8,17 @@ from msgspec import UNSET, Struct, UnsetType
 
 from aliquot.budgets import Budget
 from aliquot.clock import now_ms
+from aliquot.live.catalogue.needs import reruns_of
 from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.expressions.workers import ExpressionWorkers
 from aliquot.live.invocations.call import Call, Follower
 from aliquot.live.invocations.call_registry import STORE_RETRY_DELAY_S, CallRegistry, refusal_of
 from aliquot.live.invocations.errors import CallRefusedError, PayloadError, RateLimitError, malformed_payload
 from aliquot.live.invocations.rate_limits import steady_clock
+from aliquot.live.invocations.workflows.definitions import with_timeout
 from aliquot.live.invocations.workflows.engine import Performer
 from aliquot.live.invocations.workflows.executions import Executions, end_call
-from aliquot.live.invocations.workflows.loading import restored_call, with_timeout
+from aliquot.live.invocations.workflows.loading import restored_call
 from aliquot.live.invocations.workflows.objects import Held, HeldObject, ValueWithObjects, read_container
 from aliquot.live.invocations.workflows.records import ExecutionInfo, execution_record, result_of
 from aliquot.live.invocations.workflows.run import ExecutionRun
@@ -256,12 +258,13 @@ class Workflows:
             self._engine.post(run, resolved)
         elif resolved.workflow and not is_express(resolved):
             self._run_child(run, command, resolved)
-        elif run.express or resolved.action.annotation("rerun") is not False:
+        elif run.express or (reruns := reruns_of(resolved.action)) is None:
             self._calls.begin(run, command, resolved)
-        elif command.task in run.begun_tasks:
-            self._engine.post(run, TaskEnded(command.task, error=INTERRUPTED, cause=INTERRUPTED_CAUSE))
+        elif (begun := run.begun_tasks[command.task]) > reruns:
+            cause = INTERRUPTED_CAUSE.format("once" if begun == 1 else f"{begun} times", reruns)
+            self._engine.post(run, TaskEnded(command.task, error=INTERRUPTED, cause=cause))
         else:
-            run.begun_tasks.add(command.task)
+            run.begun_tasks[command.task] += 1
             self._engine.write_begun(run, command.task, lambda: self._calls.begin(run, command, resolved))
 
     def _run_child(self, run: ExecutionRun, command: RunTask, resolved: ResolvedAction) -> None:
