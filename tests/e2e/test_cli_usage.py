@@ -106,7 +106,9 @@ def test_one_sandbox_or_each_can_be_asked_for(platform):
 def test_usage_draws_a_picture(platform):
     picture = platform.folder / "usage.svg"
     platform.aliquot("usage", "--plot", picture)
-    assert "host-1: compute used" in picture.read_text()
+    drawn = picture.read_text()
+    for text in ("host-1: compute", "guest/less", "guest/more", "requested", "% of the device", "MiB", "seconds since"):
+        assert text in drawn, text
 
 
 def test_what_usage_cannot_do_is_said(platform, tmp_path):

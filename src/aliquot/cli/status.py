@@ -13,6 +13,8 @@ from aliquot.cli.gateway import AsJson, Data, GatewayClient, connect
 from aliquot.cli.results import percent, print_json, seconds, show, size, table, text
 
 _MAX_REQUIREMENTS_CHARS = 80
+_TWO_LEVELS = "fair_resident"  # the policy whose flows compete within their tenant, and tenants with each other
+_WITHIN_TENANT = " (a virtual time counts within its tenant)"
 _BUSIEST_FIRST = ("busy", "starting", "loading", "warm", "host-warm")
 
 
@@ -38,7 +40,7 @@ def top(
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Watch devices, flows with their virtual time, and sandboxes, until Ctrl-C. For the operator.
+    """Watch devices, tenants with their due and got parts, flows, and sandboxes, until Ctrl-C. For the operator.
 
     With --json each line is the state at one time.
     """
@@ -67,7 +69,10 @@ def _status(gateway: GatewayClient) -> dict[str, Any]:
 
 
 def _screen(gateway: GatewayClient, found: dict[str, Any], rows: int) -> RenderableType:
-    parts: list[RenderableType] = [_devices(found), _flows(found, rows)]
+    parts: list[RenderableType] = [_devices(found)]
+    if found.get("tenants"):
+        parts.append(_tenants(found["tenants"], rows))
+    parts.append(_flows(found, rows))
     if found.get("builds"):
         parts.append(_builds(found["builds"]))
     if found.get("fabric"):
@@ -114,6 +119,21 @@ def _devices(found: dict[str, Any]) -> Table:
     return rows
 
 
+def _tenants(tenants: list[dict[str, Any]], max_rows: int) -> Table:
+    """Make the table of the parts of the devices that tenants were due and got, of those with work in the last minute.
+
+    A tenant is due its weight, divided by the weights of all tenants that had work. One that asks for less gets less.
+    """
+    rows = table(
+        _title("tenants: part of the devices in use", len(tenants), max_rows),
+        *("tenant", "on", ">weight", ">due,\n10 s", ">got,\n10 s", ">due,\n1 min", ">got,\n1 min"),
+    )
+    for one in tenants[:max_rows]:
+        parts = [percent(one.get(key)) for key in ("due_10s", "got_10s", "due_60s", "got_60s")]
+        rows.add_row(one["tenant"], one["on"], text(one["weight"]), *parts)
+    return rows
+
+
 def _builds(builds: list[dict[str, Any]]) -> Table:
     """Make the table of environments that are being built, with the number of those that wait."""
     running = [build for build in builds if build["running"]]
@@ -150,7 +170,7 @@ def _flows(found: dict[str, Any], max_rows: int) -> Table:
     flows = sorted(found.get("flows", ()), key=lambda flow: (-flow["in_flight"] - flow["queued"], -flow["arrivals"]))
     trouble = any(flow.get("misfit") for flow in flows)
     rows = table(
-        _title("flows", len(flows), max_rows),
+        _title("flows" + (_WITHIN_TENANT if _TWO_LEVELS in found.get("policies", ()) else ""), len(flows), max_rows),
         *(
             "tenant",
             "function",

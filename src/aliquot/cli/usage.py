@@ -57,7 +57,7 @@ def usage(
     ]
     found = usage_rows(wanted, window_ms, each_sandbox=each or sandbox is not None)
     if plot is not None:
-        _draw(found, plot)
+        _draw(found, plot, window_ms)
     if as_json:
         print_json(msgspec.to_builtins(found))
         return
@@ -94,21 +94,26 @@ def _show(found: "list[UsageRow]") -> None:
         output.print("[yellow]! not enforced: nothing limits these to their requested shares; see aliquot doctor[/]")
 
 
-def _draw(found: "list[UsageRow]", path: Path) -> None:
-    """Draw two panels for each device, one for compute and one for memory."""
-    from aliquot.sim.plots import PlotLine, PlotPanel, draw_panels
+def _draw(found: "list[UsageRow]", path: Path, window_ms: int) -> None:
+    """Draw two panels for each device, one for compute and one for memory. A line ends where nothing was measured."""
+    from aliquot.sim.plots import PlotLine, PlotPanel, broken_at_gaps, draw_panels
 
     began_ms = min((row.windows[0].t_ms for row in found if row.windows), default=0)
     panels = []
     for device in sorted({row.device for row in found}):
         shares, memory = [], []
         for row in (row for row in found if row.device == device):
-            name = f"{row.function} ({','.join(map(str, row.sandboxes))})"
+            name = f"{row.tenant}/{row.function} ({','.join(map(str, row.sandboxes))})"
             at_s = [(window.t_ms - began_ms) / 1000 for window in row.windows]
-            shares.append(PlotLine(name, at_s, [100 * window.share for window in row.windows]))
-            shares.append(PlotLine(f"{name}: requested", at_s, [100 * window.request for window in row.windows]))
-            memory.append(PlotLine(name, at_s, [window.memory_bytes / MIB for window in row.windows]))
-        panels.append(PlotPanel(f"{device}: compute used", "s", "% of the device", shares))
-        panels.append(PlotPanel(f"{device}: memory used", "s", "MiB", memory))
+
+            def line(label: str, values: list[float], *, dashed: bool = False, at_s: list[float] = at_s) -> PlotLine:
+                return PlotLine(label, *broken_at_gaps(at_s, values, 1.5 * window_ms / 1000), dashed)
+
+            shares.append(line(name, [100 * window.share for window in row.windows]))
+            shares.append(line(f"{name}: requested", [100 * window.request for window in row.windows], dashed=True))
+            memory.append(line(name, [window.memory_bytes / MIB for window in row.windows]))
+        since = f"seconds since {clock(began_ms)}"
+        panels.append(PlotPanel(f"{device}: compute", since, "% of the device", shares, legend_outside=True))
+        panels.append(PlotPanel(f"{device}: memory", since, "MiB", memory, legend_outside=True))
     if panels:
-        draw_panels(panels, "Usage of accelerators", path, columns=2)
+        draw_panels(panels, "Usage of accelerators by tenant/function (sandboxes)", path, columns=1)

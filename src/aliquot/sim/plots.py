@@ -1,6 +1,8 @@
 """Comparison plots. matplotlib is an optional dependency and is imported only when a plot is drawn."""
 
 from collections.abc import Sequence
+from itertools import pairwise
+from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -23,6 +25,7 @@ class PlotLine(NamedTuple):
     label: str
     xs: Sequence[float]
     ys: Sequence[float]
+    dashed: bool = False  # in the colour of the line before it
 
 
 class PlotPanel(NamedTuple):
@@ -33,6 +36,7 @@ class PlotPanel(NamedTuple):
     y_label: str
     lines: Sequence[PlotLine]
     log_x: bool = False
+    legend_outside: bool = False
 
 
 def check_plot(path: Path) -> None:
@@ -81,7 +85,8 @@ def draw_comparison(runs: Sequence[tuple[RunReport, RunRecorder]], title: str, p
 def draw_panels(panels: Sequence[PlotPanel], title: str, path: Path, columns: int = 3) -> None:
     """Draw several line charts on one sheet."""
     rows = -(-len(panels) // columns)
-    figure, axes = _figure(rows, columns, (4.4 * columns, 3.4 * rows))
+    width = 8.8 if any(panel.legend_outside for panel in panels) else 4.4
+    figure, axes = _figure(rows, columns, (width * columns, 3.4 * rows))
     figure.suptitle(_plain(title), x=0.01, ha="left", fontsize=12)
     flat = [axis for row in axes for axis in row]
     for axis, panel in zip(flat, panels, strict=False):
@@ -99,16 +104,36 @@ def _figure(rows: int, columns: int, size: tuple[float, float]) -> tuple["Figure
     return figure, [list(row) for row in axes]
 
 
+def broken_at_gaps(xs: Sequence[float], ys: Sequence[float], max_gap: float) -> tuple[list[float], list[float]]:
+    """Return a line with a break wherever two neighbours are further apart, so that none is drawn across."""
+    broken_xs, broken_ys = list(xs[:1]), list(ys[:1])
+    for (before, _), (x, y) in pairwise(zip(xs, ys, strict=True)):
+        if x - before > max_gap:
+            broken_xs.append(before)
+            broken_ys.append(nan)
+        broken_xs.append(x)
+        broken_ys.append(y)
+    return broken_xs, broken_ys
+
+
 def _draw_lines(axis: "Axes", panel: PlotPanel) -> None:
-    for index, line in enumerate(panel.lines):
-        axis.plot(line.xs, line.ys, label=line.label, color=COLOURS[index % len(COLOURS)], linewidth=1.6)
+    colour = -1
+    for line in panel.lines:
+        colour += not line.dashed
+        style = "--" if line.dashed else "-"
+        axis.plot(
+            line.xs, line.ys, style, label=_plain(line.label), color=COLOURS[colour % len(COLOURS)], linewidth=1.6
+        )
     if panel.log_x:
         axis.set_xscale("log")
     axis.set_title(panel.title, loc="left", fontsize=10)
     axis.set_xlabel(panel.x_label)
     axis.set_ylabel(panel.y_label)
     axis.grid(visible=True, alpha=0.25)
-    axis.legend(fontsize=8, frameon=False)
+    if panel.legend_outside:
+        axis.legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0)
+    else:
+        axis.legend(fontsize=8, frameon=False)
 
 
 def _draw_groups(axis: "Axes", runs: Sequence[RunReport], labels: Sequence[str]) -> None:

@@ -43,6 +43,7 @@ from aliquot.live.store.records import Action, Activation, Namespace
 from aliquot.live.usage.figures import with_usage
 from aliquot.live.usage.file import UsageFile
 from aliquot.live.usage.sampler import UsageSampler
+from aliquot.live.usage.tenant_shares import TenantShareSampler
 
 log = structlog.get_logger("aliquot.service")
 
@@ -85,6 +86,7 @@ class Service:
         self.calls = self.registry.calls
         self.sessions = self.registry.sessions
         self.usage = UsageSampler(node, self.scheduler, self._engine.post, open_usage_file)
+        self._shares = TenantShareSampler(self.scheduler, lambda: bool(self.calls))
         self.fabric = fabric or Fabric(store)
         self.secrets = secrets or SecretRegistry(store, SecretCipher(None))
         policies = "+".join(self.scheduler.policy_names)
@@ -151,6 +153,7 @@ class Service:
         self.registry.stopping = True
         self._engine.stop()
         self.usage.stop()
+        self._shares.stop()
         await self._node.stop()
         await self.fabric.stop()
         await self.registry.stop()
@@ -234,6 +237,7 @@ class Service:
     def status(self) -> dict[str, Any]:
         node, stopping = self._node, self.registry.stopping
         found = describe(self.scheduler, node.usage(), node.build_status(), calls=len(self.calls), stopping=stopping)
+        found["tenants"] = self._shares.rows()
         self.usage.refresh()
         if self.fabric.figures:
             found["fabric"] = self.fabric.figures
