@@ -9,7 +9,7 @@ from pages import DocumentPage
 from aliquot.testing.waiting import wait_until
 
 PAGE = DocumentPage("how-to/tenants.md")
-CALLS = 80  # for each tenant, instead of the page's 400
+CALLS = 160  # for each tenant, instead of the page's 400
 
 
 @pytest.fixture(scope="module")
@@ -26,19 +26,14 @@ def test_a_tenant_with_half_the_weight_gets_half_as_much_and_top_shows_it(platfo
     (show,) = PAGE.section("See who gets what").commands()
     for key in keys.values():  # the first calls deploy and start
         platform.run("python", "hold.py", 1, ALIQUOT_URL=platform.url, ALIQUOT_KEY=key)
-    wait_until(
-        lambda: platform.operate("GET", "status")["tenants"],
-        lambda found: len(found) == 2,
-        what="both tenants to be shown",
-    )
     assert len(re.findall(r"^ {4}ALIQUOT_URL=\S+ ALIQUOT_KEY=\S+ python hold.py 400 &$", PAGE.text, re.MULTILINE)) == 2
     callers = [
         platform.begin("python", "hold.py", CALLS, ALIQUOT_URL=platform.url, ALIQUOT_KEY=key) for key in keys.values()
     ]
     wait_until(
         lambda: sum(flow["arrivals"] for flow in platform.operate("GET", "status")["flows"]),
-        lambda arrived: arrived >= CALLS,
-        what="half of the calls to arrive",
+        lambda arrived: arrived >= 1.2 * CALLS,
+        what="more calls than one tenant makes",
     )
     shown = platform.aliquot(*show)
     found = {row["tenant"]: row for row in platform.operate("GET", "status")["tenants"]}
@@ -46,7 +41,7 @@ def test_a_tenant_with_half_the_weight_gets_half_as_much_and_top_shows_it(platfo
         out, err = caller.communicate()
         assert caller.returncode == 0, out + err
     assert found["lab"]["due_10s"] == pytest.approx(1 / 3)
-    assert 0.5 < found["lab"]["got_10s"] / found["lab"]["due_10s"] < 1.5
+    assert 0.15 < found["lab"]["got_10s"] < 0.5  # of some hundred samples, and they did not begin at one moment
     assert re.search(r"lab +accelerators +0\.5 +33%", shown)
     assert "a virtual time counts within its tenant" in shown
 
