@@ -19,6 +19,7 @@ MIN_WEIGHT, MAX_WEIGHT = 1e-6, 1e6  # outside of this range virtual times are no
 _MAX_BYTES = 2**60
 QUEUEING_DEFAULT = "fair_resident"
 PACKING_DEFAULT = "first_fit"
+ADMISSION_DEFAULT = "accept_all"
 
 
 class PolicySettings(Struct, frozen=True):
@@ -34,7 +35,7 @@ class PolicySettings(Struct, frozen=True):
     prefetching: str = "threshold"
     pool_slots: int | None = None  # maximum number of sandboxes per device; 0 means no limit
     node_wait_s: float = 300  # that calls wait for a node on which they fit, after the last one was lost
-    admission: str = "accept_all"
+    admission: str = ADMISSION_DEFAULT
     batching: str = "target"
 
 

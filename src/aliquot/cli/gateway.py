@@ -67,9 +67,10 @@ class GatewayClient:
         query: Mapping[str, str | int] | None = None,
         body: object = None,
         operator: bool = False,
+        headers: Mapping[str, str] | None = None,
     ) -> HttpReply:
         content = b"" if body is None else to_json(body)
-        headers = {"Content-Type": JSON} if content else {}
+        headers = {**({"Content-Type": JSON} if content else {}), **(headers or {})}
         return self.client.run(ask(HttpRequest(method, path, query or {}, headers, content, operator)))
 
     # --- requests of several commands ---------------------------------------------------------------------

@@ -12,7 +12,7 @@ from aliquot.cli.gateway import ACTIONS, AsJson, Data, FunctionName, GatewayClie
 from aliquot.cli.outcomes import describe_failure
 from aliquot.cli.results import print_json, seconds
 from aliquot.cli.values import Param, read_params
-from aliquot.sdk.calls import action_path
+from aliquot.sdk.calls import action_path, limit_headers
 from aliquot.sdk.events import ACCEPT, EVENTS_TIMEOUT_S, events_request, read_events
 from aliquot.sdk.wire import JSON, HttpReply, HttpRequest, to_json
 
@@ -37,6 +37,13 @@ def invoke(
     ] = "",
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Print the id of the activation and do not wait.")] = False,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Show its output on stderr while it runs.")] = False,
+    deadline: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Refuse the call unless it will have ended in this time, such as 80ms."),
+    ] = None,
+    cost: Annotated[
+        float | None, typer.Option(min=0, metavar="COST", help="Refuse the call if it would cost more.")
+    ] = None,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
@@ -45,18 +52,19 @@ def invoke(
     A summary (cold or warm start, waiting time, run time) goes to stderr. With --json the whole record is printed.
     """
     payload = read_params(param, json_input, "--json-input")
+    limits = limit_headers(deadline, cost)
     gateway = connect(data)
     if no_wait:
-        activation_id = begin(gateway, name, payload, session=session)
+        activation_id = begin(gateway, name, payload, session=session, limits=limits)
         if as_json:
             print_json({"activationId": activation_id})
         else:
             say(activation_id)
         return
     if follow:
-        record = _followed(gateway, name, payload, session)
+        record = _followed(gateway, name, payload, session, limits)
     else:
-        record = call(gateway, name, payload, session=session, with_logs=as_json)
+        record = call(gateway, name, payload, session=session, with_logs=as_json, limits=limits)
     response = record["response"]
     if as_json:
         print_json(record)
@@ -71,24 +79,31 @@ def invoke(
         raise typer.Exit(1)
 
 
-def _followed(gateway: GatewayClient, name: str, payload: dict[str, Any], session: str) -> dict[str, Any]:
+def _followed(
+    gateway: GatewayClient, name: str, payload: dict[str, Any], session: str, limits: Mapping[str, str]
+) -> dict[str, Any]:
     from aliquot.sdk.errors import NotFoundError
 
     def printed(line: str) -> None:
         errors.print(line, markup=False, highlight=False, soft_wrap=True)
 
     try:
-        return call_and_follow(gateway, name, payload, session, printed)
+        return call_and_follow(gateway, name, payload, session, printed, limits)
     except NotFoundError as error:
         raise gateway.unknown(ACTIONS, name) from error
 
 
 def call_and_follow(
-    gateway: GatewayClient, name: str, payload: Mapping[str, Any], session: str, printed: Callable[[str], None]
+    gateway: GatewayClient,
+    name: str,
+    payload: Mapping[str, Any],
+    session: str,
+    printed: Callable[[str], None],
+    limits: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Call a function and return its record. `printed` gets each line of output as it comes."""
     query = {"blocking": "true", **({"session": session} if session else {})}
-    headers = {**ACCEPT, "Content-Type": JSON}
+    headers = {**ACCEPT, "Content-Type": JSON, **(limits or {})}
     request = HttpRequest("POST", action_path(name), query, headers, to_json(payload), timeout_s=EVENTS_TIMEOUT_S)
     return _follow(gateway, request, name, printed)
 
@@ -108,31 +123,49 @@ def _follow(gateway: GatewayClient, request: HttpRequest, what: str, printed: Ca
 
 
 def call(
-    gateway: GatewayClient, name: str, payload: dict[str, Any], *, session: str = "", with_logs: bool = False
+    gateway: GatewayClient,
+    name: str,
+    payload: dict[str, Any],
+    *,
+    session: str = "",
+    with_logs: bool = False,
+    limits: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Call a function, wait for its end however long it takes, and return its record.
 
     The reply to the call has the record without logs. A server that stops meanwhile still sends that reply.
     """
-    reply = _start(gateway, name, payload, {"blocking": "true"}, session)
+    reply = _start(gateway, name, payload, {"blocking": "true"}, session, limits)
     body = reply.json()
     if isinstance(body, dict) and "response" in body and not with_logs:
         return body
     return wait_for_record(gateway, _activation_of(reply, name))
 
 
-def begin(gateway: GatewayClient, name: str, payload: dict[str, Any], *, session: str = "") -> str:
+def begin(
+    gateway: GatewayClient,
+    name: str,
+    payload: dict[str, Any],
+    *,
+    session: str = "",
+    limits: Mapping[str, str] | None = None,
+) -> str:
     """Start a call, and return its activation id once it is accepted."""
-    return _activation_of(_start(gateway, name, payload, {}, session), name)
+    return _activation_of(_start(gateway, name, payload, {}, session, limits), name)
 
 
 def _start(
-    gateway: GatewayClient, name: str, payload: dict[str, Any], query: dict[str, str | int], session: str
+    gateway: GatewayClient,
+    name: str,
+    payload: dict[str, Any],
+    query: dict[str, str | int],
+    session: str,
+    limits: Mapping[str, str] | None,
 ) -> HttpReply:
     from aliquot.sdk import answers
 
     query |= {"session": session} if session else {}
-    reply = gateway.reply("POST", action_path(name), query=query, body=payload)
+    reply = gateway.reply("POST", action_path(name), query=query, body=payload, headers=limits)
     is_call = answers.ACTIVATION in reply.headers
     if reply.status == 404 and not is_call and not (session and session.encode() in reply.body):  # noqa: PLR2004
         raise gateway.unknown(ACTIONS, name)

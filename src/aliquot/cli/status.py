@@ -91,6 +91,11 @@ def _headline(gateway: GatewayClient, found: dict[str, Any]) -> Text:
         f"{len(found.get('sandboxes', ()))} sandboxes ({found.get('sandboxes_started', 0)} started so far), "
         f"policies {', '.join(found.get('policies', ()))}"
     )
+    if promises := found.get("promises"):
+        named = ", ".join(
+            f"{promises[end]} {end}" for end in ("kept", "broken", "refused", "unpromised") if end in promises
+        )
+        line.append(f"\ncalls with a deadline or a cost limit: {named}")
     if loose := [device["name"] for device in found.get("devices", ()) if device.get("enforced") is False]:
         line.append(f"\nnot enforced on {', '.join(loose)}: nothing keeps functions to their slices there", "yellow")
     return line

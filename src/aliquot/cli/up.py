@@ -10,7 +10,14 @@ from rich.markup import escape
 
 from aliquot.cli.console import output
 from aliquot.cli.results import size
-from aliquot.config import PACKING_DEFAULT, QUEUEING_DEFAULT, PolicySettings, parse_policy_params, parse_size
+from aliquot.config import (
+    ADMISSION_DEFAULT,
+    PACKING_DEFAULT,
+    QUEUEING_DEFAULT,
+    PolicySettings,
+    parse_policy_params,
+    parse_size,
+)
 from aliquot.core.errors import InputError
 from aliquot.policy_sources import absolute_name
 from aliquot.sdk.running import add_server, remove_server
@@ -70,6 +77,19 @@ def up(
     batching: Annotated[
         str, typer.Option(help="How calls of one function run together: target, greedy, aimd or none.")
     ] = "target",
+    admission: Annotated[
+        str,
+        typer.Option(
+            help="How calls with a deadline or a cost limit are admitted: a name (`aliquot policies` lists them) or "
+            "FILE.py:CLASS."
+        ),
+    ] = ADMISSION_DEFAULT,
+    price: Annotated[
+        list[str],
+        typer.Option(
+            metavar="KIND=PRICE", help="The price of a second of a whole device, such as host=500. Repeatable."
+        ),
+    ] = [],  # noqa: B006 - typer copies it
     cache_size: Annotated[
         str | None,
         typer.Option(help="The disk space for files of datasets.", show_default="a tenth of what is free"),
@@ -147,13 +167,20 @@ def up(
         from aliquot.live.gateway.settings import parse_limits
         from aliquot.live.node.network.egress import parse_egress
         from aliquot.live.server import ServerReports, serve
-        from aliquot.live.settings import OVERCOMMIT, ServerSettings, keep, parse_devices, physical_memory
+        from aliquot.live.settings import (
+            OVERCOMMIT,
+            ServerSettings,
+            keep,
+            parse_devices,
+            physical_memory,
+            set_prices,
+        )
         from aliquot.live.usage.file import check_size
         from aliquot.logs import set_up_logs
 
         settings = ServerSettings(
             data=data.expanduser(),
-            devices=parse_devices(devices, device_memory, slots, cpu_slots),
+            devices=set_prices(parse_devices(devices, device_memory, slots, cpu_slots), price),
             devices_asked=devices.partition(":")[2],
             policy=PolicySettings(
                 absolute_name(policy),
@@ -165,6 +192,7 @@ def up(
                 absolute_name(packing),
                 absolute_name(prefetching),
                 batching=absolute_name(batching),
+                admission=absolute_name(admission),
             ),
             fabric=read_fabric(data.expanduser(), cache_size, cache_dir, prefetch_bandwidth, cache_eviction, learning),
             host=host,

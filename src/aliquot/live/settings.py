@@ -1,13 +1,15 @@
 """The server's settings, parsed once and frozen."""
 
 import os
+import re
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from aliquot.config import PolicySettings, parse_size
+from aliquot.config import PolicySettings, parse_assignments, parse_size
 from aliquot.core.errors import InputError
 from aliquot.core.model import CPU, DeviceSpec
 from aliquot.live.catalogue.images import RuntimeImage
@@ -87,7 +89,22 @@ def parse_devices(
     # Functions that only wait for others hold slots of the cpu device, too, so it has more slots than cores.
     # As many again are for tenants that hold few while others hold all.
     number = cpu_slots or max(8, 4 * (os.cpu_count() or 1))
-    return (DeviceSpec(CPU, CPU, None, number, extra_slots=number), *devices)
+    lanes = min(number, os.cpu_count() or 1)
+    return (DeviceSpec(CPU, CPU, None, number, extra_slots=number, lanes=lanes), *devices)
+
+
+def set_prices(devices: tuple[DeviceSpec, ...], texts: list[str]) -> tuple[DeviceSpec, ...]:
+    """Return the devices with the prices of `--price KIND=PRICE`."""
+    prices: dict[str, float] = {}
+    for kind, text in parse_assignments(texts, "--price").items():
+        price = float(text) if re.fullmatch(r"\d{1,12}(\.\d{1,9})?", text) else -1.0
+        if price < 0:
+            raise InputError(f"--price: '{kind}={text}' has no price; it takes a number from 0 on, as in {kind}=500")
+        if all(device.kind != kind for device in devices):
+            kinds = ", ".join(dict.fromkeys(device.kind for device in devices))
+            raise InputError(f"--price: there is no device of the kind '{kind}'; there are {kinds}")
+        prices[kind] = price
+    return tuple(replace(device, price=prices.get(device.kind, device.price)) for device in devices)
 
 
 def _virtual(number: int, memory_bytes: int | None, slots: int) -> list[DeviceSpec]:

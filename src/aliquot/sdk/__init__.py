@@ -3,7 +3,7 @@
 from aliquot.sdk.app import App
 from aliquot.sdk.chains import chain
 from aliquot.sdk.classes import enter, exit  # noqa: A004 - `aliquot.exit`
-from aliquot.sdk.errors import BusyError, FunctionError, RemoteError, SdkError
+from aliquot.sdk.errors import BusyError, FunctionError, Refused, RemoteError, SdkError
 from aliquot.sdk.function import Function, Handle
 from aliquot.sdk.session import Session
 from aliquot.sdk.workflow.decorator import Workflow
@@ -17,6 +17,7 @@ __all__ = [
     "Function",
     "FunctionError",
     "Handle",
+    "Refused",
     "RemoteError",
     "Retry",
     "SdkError",

@@ -9,6 +9,7 @@ from aliquot.sdk.errors import (
     KeyRefusedError,
     NotFoundError,
     PlatformError,
+    Refused,
     RefusedError,
     RemoteError,
     SdkError,
@@ -33,6 +34,9 @@ def error_of(reply: HttpReply, what: str) -> SdkError:
     body = body if isinstance(body, dict) else {}
     text = _text(body) or f"HTTP status {reply.status}"
     transaction = str(body.get("code", ""))
+    if isinstance(body.get("refused"), dict):
+        refused = body["refused"]
+        return Refused(f"{what}: {text}{_offered(refused)}", refused, status=reply.status, transaction=transaction)
     match reply.status:
         case 401:
             return KeyRefusedError(
@@ -46,6 +50,15 @@ def error_of(reply: HttpReply, what: str) -> SdkError:
         case status if status < 500:  # noqa: PLR2004 - HTTP's own line
             return RefusedError(f"{what}: {text}", status=status, transaction=transaction)
     return PlatformError(f"{what}: {text}", activation_id=reply.headers.get(ACTIVATION, ""))
+
+
+def _offered(refused: Mapping[str, Any]) -> str:
+    """Return what would be accepted instead, for the error's text."""
+    offer = refused.get("offer") or {}
+    parts = [f"deadline {offer['deadline_ms']:g} ms"] if "deadline_ms" in offer else []
+    parts += [f"cost {offer['cost']:g}"] if "cost" in offer else []
+    later = f"; try again in {refused['retry_ms']:g} ms" if refused.get("retry_ms") is not None else ""
+    return (f"; now it would be accepted with {' and '.join(parts)}" if parts else "") + later
 
 
 def is_final(reply: HttpReply) -> bool:

@@ -83,7 +83,8 @@ class App:
         gpu_memory_limit: the GPU memory that it may use at most. Without it, `gpu_memory`.
         memory: the memory that it needs on the host.
         timeout: a run that takes longer is ended.
-        latency_slo: the latency that you aim for.
+        latency_slo: the time in which each call must have ended. A call that cannot meet it is refused at once.
+        cost_slo: the most that each call may cost. A call that would cost more is refused at once.
         weight: its part of your share of the devices, relative to your other functions.
         imports: modules that are loaded before the function, so that it starts fast.
         requirements: packages that are installed for it.

@@ -1,6 +1,7 @@
 """Operations on functions: call, spawn, wait, cancel. They do no I/O: a driver carries them out."""
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from aliquot.sdk import answers
@@ -8,11 +9,13 @@ from aliquot.sdk.errors import RemoteError, UsageError
 from aliquot.sdk.portable import dump, load
 from aliquot.sdk.sandbox import sandbox
 from aliquot.sdk.tracebacks import deliver, name_local_file
+from aliquot.sdk.units import read_ms
 from aliquot.sdk.wire import PICKLE, DeferredPickle, HttpReply, HttpRequest, Operation, ask, pause
 
 NAMESPACE = "/api/v1/namespaces/_"
 # A refusal because of too many calls means that nothing was started, so it is retried.
 _BUSY_TIMEOUT_S = 10.0
+MAX_COST = 1e12
 _FIRST_POLL_S, _LAST_POLL_S = 0.005, 0.5
 
 
@@ -35,17 +38,31 @@ def activation_path(activation_id: str) -> str:
     return entity_path("activations", activation_id)
 
 
-def call(app: str, action: str, args: tuple[Any, ...], kwargs: dict[str, Any], session: str = "") -> Operation[Any]:
-    """Run a function and return its result, or raise what it raised."""
-    reply = yield from _post(app, action, args, kwargs, {"blocking": "true", **_session_query(session)})
+def call(
+    app: str,
+    action: str,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    session: str = "",
+    limits: Mapping[str, str] | None = None,
+) -> Operation[Any]:
+    """Run a function and return its result, or raise what it raised. `limits` are headers (`limit_headers`)."""
+    reply = yield from _post(app, action, args, kwargs, {"blocking": "true", **_session_query(session)}, limits)
     if reply.status == 202:  # noqa: PLR2004 - the platform stops waiting for long calls
         return (yield from wait(app, action, reply.json()["activationId"], None))
     return (yield from _outcome(app, action, reply, reply.headers.get(answers.ACTIVATION, "")))
 
 
-def spawn(app: str, action: str, args: tuple[Any, ...], kwargs: dict[str, Any], session: str = "") -> Operation[str]:
+def spawn(
+    app: str,
+    action: str,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    session: str = "",
+    limits: Mapping[str, str] | None = None,
+) -> Operation[str]:
     """Start a call and return its activation id. From then on a crash of the platform does not lose it."""
-    reply = answers.check((yield from _post(app, action, args, kwargs, _session_query(session))), action)
+    reply = answers.check((yield from _post(app, action, args, kwargs, _session_query(session), limits)), action)
     return str(reply.json()["activationId"])
 
 
@@ -72,22 +89,43 @@ def cancel(action: str, activation_id: str) -> Operation[None]:
     answers.check(reply, f"{action}: cancelling {activation_id}")
 
 
+def limit_headers(deadline: object, cost: object) -> dict[str, str]:
+    """Return the headers for the deadline and the cost limit of a call, as far as they are given."""
+    headers = {}
+    if deadline is not None:
+        headers["x-aliquot-deadline-ms"] = "none" if deadline == "none" else str(read_ms(deadline, "deadline"))
+    if cost is not None:
+        headers["x-aliquot-cost-limit"] = "none" if cost == "none" else f"{_read_cost(cost):g}"
+    return headers
+
+
+def _read_cost(cost: object) -> float:
+    if isinstance(cost, bool) or not isinstance(cost, int | float) or not 0 <= cost <= MAX_COST:
+        raise UsageError(f"cost: {cost!r} does not fit; it takes a number from 0 to {MAX_COST:g}, or 'none'")
+    return float(cost)
+
+
 def _session_query(session: str) -> dict[str, str | int]:
     return {"session": session} if session else {}
 
 
 def _post(
-    app: str, action: str, args: tuple[Any, ...], kwargs: dict[str, Any], query: dict[str, str | int]
+    app: str,
+    action: str,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    query: dict[str, str | int],
+    limits: Mapping[str, str] | None,
 ) -> Operation[HttpReply]:
     body = dump((args, kwargs), app) if sandbox.channel is None else DeferredPickle((args, kwargs), app)
-    headers = {"Content-Type": PICKLE, "Accept": PICKLE}
+    headers = {"Content-Type": PICKLE, "Accept": PICKLE, **(limits or {})}
     request = HttpRequest("POST", action_path(action), query, headers, body)
     give_up = time.monotonic() + _BUSY_TIMEOUT_S
     delay = _FIRST_POLL_S
     while True:
         reply = yield from ask(request)
-        if reply.status not in {429, 503} or time.monotonic() + delay > give_up:
-            return reply
+        if reply.status not in {429, 503} or time.monotonic() + delay > give_up or b'"refused":' in reply.body:
+            return reply  # a call that cannot meet its limits is not tried again: they would be others then
         yield from pause(delay)
         delay *= 2
 

@@ -6,12 +6,18 @@ SdkError
 ├── KeyRefusedError  the platform does not know the key
 ├── NotFoundError    there is no such function or activation
 ├── RefusedError     the platform refuses the request, and says why
+│   ├── Refused      the call cannot meet its deadline or its cost limit now; it says what would be accepted
 │   └── BusyError    too many at once or in a minute, or the platform is stopping: later it may work
 ├── FunctionError    the function did not answer as it must: crashed, ran out of time or memory, does not import
 ├── ExecutionError   an execution of a workflow ended with an error that has no class here
 ├── RemoteError      the function raised, or returned, something that cannot be loaded in this process
 └── PlatformError    the platform's own fault
 """
+
+TYPE_CHECKING = False  # as in `typing`, whose names are no errors
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
 
 
 class SdkError(Exception):
@@ -41,6 +47,23 @@ class RefusedError(SdkError):
         super().__init__(text)
         self.status = status
         self.transaction = transaction
+
+
+class Refused(RefusedError):  # noqa: N818 - an answer to the limits that the caller chose
+    """The call cannot meet its deadline or its cost limit now. Nothing was started.
+
+    `why` is deadline, cost, share, never or unknown. `offer` has the limits that would be accepted now, and `retry_ms`
+    says when the same call may be. What the platform does not know is None.
+    """
+
+    def __init__(self, text: str, refused: "Mapping[str, Any]", *, status: int = 429, transaction: str = "") -> None:
+        super().__init__(text, status=status, transaction=transaction)
+        self.why = str(refused.get("why", ""))
+        self.needs_ms: float | None = refused.get("needs_ms")
+        self.earliest_ms: float | None = refused.get("earliest_ms")
+        self.cost: float | None = refused.get("cost")
+        self.offer: dict[str, float] = dict(refused.get("offer") or {})
+        self.retry_ms: float | None = refused.get("retry_ms")
 
 
 class BusyError(RefusedError):

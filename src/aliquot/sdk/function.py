@@ -133,16 +133,27 @@ class Function(Generic[P, R]):
         return MappedCalls(self, spread=True)
 
     def options(
-        self, *, retry: "Retry | list[Retry] | tuple[Retry, ...] | None" = None, timeout: str | float | None = None
+        self,
+        *,
+        retry: "Retry | list[Retry] | tuple[Retry, ...] | None" = None,
+        timeout: str | float | None = None,
+        deadline: str | float | None = None,
+        cost: float | str | None = None,
     ) -> "CallOptions[P, R]":
-        """Return the function with options for its calls in a workflow: `f.options(retry=Retry(3))(x)`.
+        """Return the function with options for its calls.
 
+        In a workflow, as in `f.options(retry=Retry(3))(x)`:
         retry: how often, and after which errors, the call is tried again.
         timeout: a call that takes longer fails with States.Timeout, which `except TimeoutError` takes.
+
+        On the platform, as in `f.options(deadline="80ms", cost=60).remote(x)`, which raises `Refused` at once if a
+        limit cannot be met. "none" lifts the limit that the function declares.
+        deadline: the time in which the call must have ended.
+        cost: the most that it may cost.
         """
         from aliquot.sdk.workflow.options import CallOptions
 
-        return CallOptions(self, retry, timeout)
+        return CallOptions(self, retry, timeout, calls.limit_headers(deadline, cost))
 
     def handle(self, activation_id: str) -> Handle[R]:
         """Return the handle of a call that was spawned earlier, perhaps by another process."""

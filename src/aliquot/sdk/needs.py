@@ -15,7 +15,7 @@ _GROUP = "[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}"
 ANNOTATIONS = (
     *("sdk", "sdk-app", "sdk-digest", "imports", "requirements", "gpu-share", "gpu-memory", "gpu-share-limit"),
     *("gpu-memory-limit", "latency-slo-ms", "weight", "datasets", "rerun", "group", "durable"),
-    *("env", "secrets", "exit", "sdk-file", "batch", "pure"),
+    *("env", "secrets", "exit", "sdk-file", "batch", "pure", "cost-slo"),
 )
 MAX_BATCH = 65_536
 
@@ -40,6 +40,7 @@ class FunctionArguments(TypedDict, total=False):
     env: Mapping[str, str] | None
     secrets: list[str] | tuple[str, ...]
     pure: bool
+    cost_slo: float | None
 
 
 class BatchArguments(FunctionArguments, total=False):
@@ -69,6 +70,7 @@ class FunctionNeeds(NamedTuple):
     secrets: tuple[str, ...] = ()
     exit: bool = False  # it has methods that run when its sandbox is stopped
     pure: bool = False
+    cost_slo: float | None = None
     batch: int | None = None
 
     def limits(self) -> dict[str, int]:
@@ -92,6 +94,7 @@ class FunctionNeeds(NamedTuple):
             "secrets": list(self.secrets) or None,
             "exit": self.exit or None,
             "pure": self.pure or None,
+            "cost-slo": self.cost_slo,
             "batch": self.batch,
         }
         return {key: value for key, value in said.items() if value is not None}
@@ -167,4 +170,5 @@ _READERS: dict[str, tuple[str, Callable[[Any, str], Any]]] = {
     "env": ("env", read_variables),
     "secrets": ("secrets", _names_like("hf")),
     "pure": ("pure", _as_given),
+    "cost_slo": ("cost_slo", read_positive),
 }

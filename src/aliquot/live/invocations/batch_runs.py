@@ -12,6 +12,7 @@ from aliquot.core.commands import Run, Start
 from aliquot.core.events import Event, RunFinished
 from aliquot.core.units import MIB
 from aliquot.live.bodies.large import LARGE_BODY_BYTES
+from aliquot.live.catalogue.needs import reruns_of
 from aliquot.live.datasets.readers import DatasetReaders
 from aliquot.live.invocations.activations import error, failure, note
 from aliquot.live.invocations.call import Call, SharedArguments
@@ -85,6 +86,8 @@ class BatchRuns:
         assignment.call, assignment.riders, assignment.runs = first, calls[1:], True
         for call in calls:
             call.run.may_retry = False
+            if call.objective is not None:
+                call.objective.members = len(calls)
             call.action = assignment.resolved_for(call.function).action
             call.run.begun_s = self._now()
             call.run.init_s = assignment.init_s if call.run.start is Start.COLD else None
@@ -165,7 +168,7 @@ def _may_run_again(calls: Sequence[Call]) -> list[Call]:
     if len(calls) == 1:
         return []
     action = calls[0].action
-    repeatable = bool(action.annotation("pure")) or bool(action.annotation("rerun"))
+    repeatable = action.annotation("pure") is True or bool(reruns_of(action))
     return [call for call in calls if repeatable and not call.ended]
 
 

@@ -15,6 +15,7 @@ from aliquot.core.commands import Start
 from aliquot.core.places import Place
 from aliquot.live.catalogue.needs import reruns_of
 from aliquot.live.catalogue.resolving import ResolvedAction
+from aliquot.live.invocations.objective import CallObjective
 from aliquot.live.node.base import BufferHandle, Outcome, StepArguments
 from aliquot.live.node.shared_buffers import SandboxBuffers
 from aliquot.live.store.base import SMALL_PAYLOAD_BYTES
@@ -99,8 +100,8 @@ class Call:
 
     __slots__ = (
         "action", "activation", "cause", "done", "durable", "ended", "event", "followers", "function", "id", "late",
-        "namespace", "notes", "on_disk", "outcome", "parked", "payload", "pickled", "queue_entry", "reason", "reserved",
-        "resolved", "run", "session", "shared", "task", "transaction",
+        "namespace", "notes", "objective", "on_disk", "outcome", "parked", "payload", "pickled", "queue_entry",
+        "reason", "reserved", "resolved", "run", "session", "shared", "task", "transaction",
     )  # fmt: skip
 
     def __init__(
@@ -144,6 +145,7 @@ class Call:
         self.done = done
         self.run = CallRun()
         self.task: TaskVariables | None = None  # if the call is a task of a workflow
+        self.objective: CallObjective | None = None  # if it has a deadline or a cost limit
         self.parked = False  # left in the store's queue for the next server
         self.ended = False  # the outcome is settled, though the record may not be on disk yet
         self.reason = ""  # given by the policy, or why the call was refused

@@ -39,6 +39,7 @@ class Engine:
         self._turn_s: float | None = None  # the time of this turn, from its first event to the end of its step
         self._epoch = time.monotonic()
         self._alarm: asyncio.TimerHandle | None = None
+        self._awaited: list[asyncio.Future[None]] = []  # done after the next step
         self._loop = asyncio.get_running_loop()
 
     def now(self) -> float:
@@ -54,6 +55,12 @@ class Engine:
         self._inbox.append(event)
         if not self._step_due:
             self._schedule_step()
+
+    async def stepped(self) -> None:
+        """Wait until the scheduler has taken its next step, if one is due."""
+        if self._step_due:
+            self._awaited.append(self._loop.create_future())
+            await self._awaited[-1]
 
     def stop(self) -> None:
         if self._alarm is not None:
@@ -72,6 +79,11 @@ class Engine:
             self._take_step(now, events)
         finally:
             self._turn_s = None
+            if self._awaited:
+                awaited, self._awaited = self._awaited, []
+                for future in awaited:
+                    if not future.done():
+                        future.set_result(None)
 
     def _take_step(self, now: float, events: list[Event]) -> None:
         self._journal.before_step()

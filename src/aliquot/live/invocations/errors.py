@@ -3,10 +3,13 @@
     CallRefusedError        the call was refused before it ran; the text tells the caller why
       PayloadError          the payload is not a JSON object, or sets a parameter that it may not set
       RateLimitError        the namespace has used up its calls per minute or its calls at once
+      NotPromisedError      the call cannot meet its deadline or its cost limit now
     OverloadedError         the platform cannot take any call now: it is stopping, or the store fails
 
 The gateway turns them into HTTP statuses. The texts are those of OpenWhisk.
 """
+
+from aliquot.core.admission.records import Refusal
 
 MALFORMED = "The request content was malformed:\n"
 NOT_ALLOWED_PARAMETERS = "Request defines parameters that are not allowed (e.g., reserved properties)."
@@ -22,6 +25,14 @@ class PayloadError(CallRefusedError):
 
 class RateLimitError(CallRefusedError):
     """The namespace has used up its calls per minute or its calls at once."""
+
+
+class NotPromisedError(CallRefusedError):
+    """The call cannot meet its deadline or its cost limit now. `refusal` has the figures and what would be accepted."""
+
+    def __init__(self, text: str, refusal: Refusal) -> None:
+        super().__init__(text)
+        self.refusal = refusal
 
 
 class OverloadedError(Exception):

@@ -45,16 +45,21 @@ class LatencyHistogram:
 class ActionMetrics:
     """The counters and histograms of one action."""
 
-    __slots__ = ("counts", "init", "run", "wait")
+    __slots__ = ("counts", "init", "promises", "run", "wait")
 
     def __init__(self) -> None:
         self.counts: dict[tuple[int, Start | None], int] = {}  # by status and kind of start
+        # By the end of calls with an objective (refused, kept, broken, unpromised), and why it was refused or broken.
+        self.promises: dict[tuple[str, str], int] = {}
         self.wait = LatencyHistogram()
         self.init = LatencyHistogram()
         self.run = LatencyHistogram()
 
     def count(self, call: Call) -> None:
         outcome = call.outcome
+        if call.objective is not None:
+            end = call.objective.end()
+            self.promises[end] = self.promises.get(end, 0) + 1
         if outcome is None:  # the call was refused and did not run
             return
         run, counts = call.run, self.counts
@@ -69,6 +74,8 @@ class ActionMetrics:
         """Add the numbers of another action."""
         for key, count in other.counts.items():
             self.counts[key] = self.counts.get(key, 0) + count
+        for end, count in other.promises.items():
+            self.promises[end] = self.promises.get(end, 0) + count
         for own, more in ((self.wait, other.wait), (self.init, other.init), (self.run, other.run)):
             own.add(more)
 

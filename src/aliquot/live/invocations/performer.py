@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from aliquot.clock import now_ms
 from aliquot.core.commands import (
+    BreakPromise,
     CancelFetch,
     Command,
     Complete,
@@ -15,6 +16,7 @@ from aliquot.core.commands import (
     Fetch,
     LoadMemory,
     Predict,
+    Promise,
     Reject,
     Run,
     RunNext,
@@ -47,6 +49,7 @@ from aliquot.live.invocations.call_registry import CallRegistry
 from aliquot.live.invocations.flows import Flows
 from aliquot.live.invocations.launches import activation_env, launch, run_request
 from aliquot.live.invocations.nested_calls import NestedCalls
+from aliquot.live.invocations.promise_records import PromiseRecords, refused_outcome
 from aliquot.live.invocations.run_output import RunOutput
 from aliquot.live.invocations.sandbox_assignments import SandboxAssignment, SandboxAssignments
 from aliquot.live.node.base import NestedRun, Node, Outcome, Status
@@ -94,6 +97,7 @@ class CommandPerformer:
         self._images = images
         self._secrets = secrets
         self.output = RunOutput(assignments, node)
+        self.promises = PromiseRecords(node.devices, registry.calls, now)
         self.nested_calls = NestedCalls(registry, finisher, fabric.readers, now)
         of_sandboxes = (node, registry, assignments, fabric.readers)
         self._batches = BatchRuns(*of_sandboxes, post=post, end=self._end, give_up=self._give_up, now=now)
@@ -110,6 +114,8 @@ class CommandPerformer:
             Complete: lambda _: None,  # the caller was answered when the run finished
             Fail: self._fail,
             Reject: self._reject,
+            Promise: self.promises.promised,
+            BreakPromise: self.promises.broken,
             Predict: fabric.predict,
             Fetch: fabric.fetch,
             CancelFetch: fabric.cancel,
@@ -185,6 +191,8 @@ class CommandPerformer:
         return self.nested_calls.ended(sandbox, self._assignments[sandbox], outcome)
 
     def _end(self, call: Call, outcome: Outcome) -> None:
+        if call.objective is not None and not call.ended:
+            self.promises.note(call)
         if isinstance(call, ChainCall):
             call.outcome, call.ended = outcome, True
             self.nested_calls.finish(call, outcome)
@@ -222,6 +230,8 @@ class CommandPerformer:
         call.run.place, call.run.start, call.reason = command.place, command.start, command.reason
         if command.place != _ON_CPU:
             self._usage.wake(command.place)
+        if call.objective is not None:
+            call.objective.dispatched_s = self._now()
         assignment = self._assignments.get(command.sandbox)
         if assignment is not None and not assignment.runs:
             if assignment.batches and assignment.call is not None and assignment.call is not call:
@@ -358,10 +368,15 @@ class CommandPerformer:
     def _reject(self, command: Reject) -> None:
         call = self._registry.calls[command.invocation]
         call.reason = command.reason
-        if call.durable:
-            self._end(call, failure(Status.INTERNAL_ERROR, command.reason))
-        else:
+        if call.objective is not None:
+            call.objective.refusal = command.refusal
+        if not call.durable:
+            self.promises.count(call)
             self._registry.forget(call)
+        elif command.refusal is not None:
+            self._end(call, refused_outcome(command))
+        else:
+            self._end(call, failure(Status.INTERNAL_ERROR, command.reason))
 
 
 def _note_hidden_start(call: Call, assignment: SandboxAssignment) -> None:

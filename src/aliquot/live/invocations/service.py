@@ -3,6 +3,7 @@
 The engine lets the scheduler take its steps. The performer carries the commands out on the node and reports back.
 """
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -32,6 +33,7 @@ from aliquot.live.invocations.call_registry import STOPPING, CallRegistry
 from aliquot.live.invocations.deployments import Deployments
 from aliquot.live.invocations.engine import Engine
 from aliquot.live.invocations.environment_waits import EnvironmentWaits
+from aliquot.live.invocations.errors import NotPromisedError, OverloadedError
 from aliquot.live.invocations.flows import Flows
 from aliquot.live.invocations.launches import launch
 from aliquot.live.invocations.performer import CommandPerformer
@@ -166,10 +168,32 @@ class Service:
 
     async def accept(self, call: Call) -> None:
         self.registry.check_open(call.namespace.owner)
+        if call.objective is not None:
+            await self._accept_if_promised(call)
+            return
         call.queue_entry = call.id
         await self.registry.keep(call)
         call.leave_payload_on_disk()
         self.enqueue(call)
+
+    async def _accept_if_promised(self, call: Call) -> None:
+        """Let the scheduler decide about a call with an objective before it goes to disk."""
+        done, call.done = call.done, None
+        call.durable = False
+        self.enqueue(call)
+        await self._engine.stepped()
+        if call.objective is not None and call.objective.refusal is not None:
+            raise NotPromisedError(call.reason, call.objective.refusal)
+        try:
+            if not call.ended:
+                await self.detach(call)
+        except OverloadedError:
+            self._cancel(call, CANCELLED)
+            raise
+        if call.id in self.calls:
+            call.done = done
+        elif done is not None:  # it has ended meanwhile, and its caller is acknowledged first
+            asyncio.get_running_loop().call_soon(done, call)
 
     async def accept_all(self, calls: Sequence[Call], record: Activation, event: bytes = b"") -> None:
         await self.registry.keep_all(calls, record, event)
@@ -239,6 +263,8 @@ class Service:
         found = describe(self.scheduler, node.usage(), node.build_status(), calls=len(self.calls), stopping=stopping)
         found["tenants"] = self._shares.rows()
         self.usage.refresh()
+        if self._performer.promises.counts:
+            found["promises"] = dict(self._performer.promises.counts)
         if self.fabric.figures:
             found["fabric"] = self.fabric.figures
         return with_usage(found, self.usage)
@@ -259,7 +285,13 @@ class Service:
             return
         if session is not None and self.sessions.find(tenant, session) is None:
             session = None
-        self._engine.post(InvocationArrived(call.id, tenant, flow, session=session))
+        if call.objective is None:
+            self._engine.post(InvocationArrived(call.id, tenant, flow, session=session))
+            return
+        limits, waited_s = call.objective.limits, self._engine.now() - call.run.arrived_s
+        self._engine.post(
+            InvocationArrived(call.id, tenant, flow, call.objective.left_s(waited_s), limits.cost, session)
+        )
 
     def begin_session(self, namespace: str, session_id: str) -> None:
         self.fabric.session_began(namespace, session_id)

@@ -1,14 +1,19 @@
-"""Options of a call in a workflow: retries and limits of time."""
+"""Options of a call: retries and limits of time in a workflow, deadline and cost limit on the platform."""
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeAlias, TypeVar
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeAlias, TypeVar, cast
 
+from aliquot.sdk import calls
+from aliquot.sdk.dual import dual
 from aliquot.sdk.errors import UsageError
 from aliquot.sdk.units import read_ms
+from aliquot.sdk.wire import Operation
 from aliquot.sdk.workflow.exceptions import ALL, is_exception, names_of
 
 if TYPE_CHECKING:
-    from aliquot.sdk.function import Function
+    from aliquot.sdk.client import Client
+    from aliquot.sdk.function import Function, Handle
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -96,8 +101,10 @@ class CallOptions(Generic[P, R]):
         function: "Function[P, R]",
         retry: Retry | list[Retry] | tuple[Retry, ...] | None,
         timeout: str | float | None,
+        limits: Mapping[str, str] | None = None,
     ) -> None:
         self.function = function
+        self._limits = limits or {}
         self.retries = () if retry is None else (retry,) if isinstance(retry, Retry) else tuple(retry)
         for one in self.retries:
             if not isinstance(one, Retry):
@@ -106,6 +113,20 @@ class CallOptions(Generic[P, R]):
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         return with_retries(self.retries, lambda: self.function(*args, **kwargs))
+
+    def client(self) -> "Client":
+        return self.function.client()
+
+    @dual
+    def remote(self, /, *args: P.args, **kwargs: P.kwargs) -> Operation[R]:
+        """Run the function on the platform within the limits, and wait for its result."""
+        return cast("R", (yield from self.function.on_platform(partial(calls.call, limits=self._limits), args, kwargs)))
+
+    @dual
+    def spawn(self, /, *args: P.args, **kwargs: P.kwargs) -> "Operation[Handle[R]]":
+        """Start a call on the platform within the limits."""
+        started = yield from self.function.on_platform(partial(calls.spawn, limits=self._limits), args, kwargs)
+        return self.function.handle(started)
 
     def fields(self, module: str) -> dict[str, Any]:
         """Return the fields of the Task in a workflow of a module."""

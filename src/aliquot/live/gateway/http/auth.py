@@ -12,9 +12,11 @@ from base64 import b64decode
 
 from aliquot.live.catalogue.catalogue import Catalogue
 from aliquot.live.catalogue.keys import digest_of
+from aliquot.live.catalogue.needs import parse_needs
 from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.gateway.http.refusal import UNAUTHENTICATED, Refusal, unauthenticated
 from aliquot.live.invocations.metrics import ActionMetrics
+from aliquot.live.invocations.objective import CallLimits
 from aliquot.live.invocations.parameters import ParameterMerger
 from aliquot.live.invocations.rate_limits import RateLimiter, RateLimiters
 from aliquot.live.store.operator_token import OperatorToken
@@ -28,7 +30,7 @@ _UNKNOWN_KEY = digest_of("")  # compared with when there is no such key
 class InvocationTarget:
     """A resolved action with its counters and the merger of its parameters."""
 
-    __slots__ = ("metrics", "parameters", "resolved", "sdk")
+    __slots__ = ("limits", "metrics", "parameters", "resolved", "sdk")
 
     def __init__(self, resolved: ResolvedAction, metrics: ActionMetrics) -> None:
         self.resolved = resolved
@@ -37,6 +39,18 @@ class InvocationTarget:
         is_function = resolved.action.annotation("sdk") is True and resolved.has_code and not resolved.composite
         self.sdk = is_function or resolved.workflow
         self.parameters = ParameterMerger(resolved)
+        self.limits = _declared_limits(resolved)
+
+
+def _declared_limits(resolved: ResolvedAction) -> CallLimits | None:
+    """Return the deadline and the cost limit that a function declares for its calls."""
+    action = resolved.action
+    if resolved.composite or resolved.workflow:
+        return None
+    if action.annotation("latency-slo-ms") is None and action.annotation("cost-slo") is None:
+        return None
+    needs = parse_needs(action)
+    return CallLimits(needs.latency_slo_s, needs.cost_slo)
 
 
 class Principal:

@@ -1,15 +1,19 @@
 """Refusals: an HTTP status with an error text, mostly OpenWhisk's own, and the mapping from errors to them."""
 
 from collections.abc import Iterable
+from math import ceil
+from typing import Any
 
 import msgspec
 import structlog
 
+from aliquot.core.admission.records import Refusal as CoreRefusal
 from aliquot.core.errors import InputError
 from aliquot.live.catalogue.catalogue import NameTakenError, TooManyEntitiesError
 from aliquot.live.catalogue.secrets import SecretInUseError, TooManySecretsError
 from aliquot.live.datasets.agent_requests import AgentError, AgentLostError
-from aliquot.live.invocations.errors import MALFORMED, OverloadedError, PayloadError, RateLimitError
+from aliquot.live.invocations.errors import MALFORMED, NotPromisedError, OverloadedError, PayloadError, RateLimitError
+from aliquot.live.invocations.objective import describe_refusal
 from aliquot.live.invocations.sessions.registry import SessionNotFoundError, SessionTooLargeError, TooManySessionsError
 from aliquot.live.store.base import LargePageError, StoreError
 from aliquot.live.store.errors import (
@@ -38,13 +42,23 @@ CLOSE = ((b"connection", b"close"),)
 class Refusal(Exception):  # noqa: N818 - a response, not an error
     """The response to a request that cannot be granted."""
 
-    def __init__(self, status: int, text: str, headers: tuple[tuple[bytes, bytes], ...] = ()) -> None:
+    def __init__(
+        self,
+        status: int,
+        text: str,
+        headers: tuple[tuple[bytes, bytes], ...] = (),
+        more: dict[str, Any] | None = None,
+    ) -> None:
+        """`more` has further fields of the body."""
         super().__init__(text)
         self.status = status
         self.text = text
         self.headers = headers
+        self.more = more
 
     def body(self, transaction: str) -> bytes:
+        if self.more is not None:
+            return msgspec.json.encode({"error": self.text, "code": transaction, **self.more})
         return error_body(self.text, transaction)
 
 
@@ -60,6 +74,13 @@ def not_allowed(methods: Iterable[str]) -> Refusal:
 
 def not_acceptable(content_type: str) -> Refusal:
     return Refusal(406, f"Resource representation is only available with these types:\n{content_type}")
+
+
+def not_promised(text: str, refusal: CoreRefusal) -> Refusal:
+    """Return a 429 with the reason, what would be accepted, and when."""
+    described = describe_refusal(refusal)
+    retry_s = 0 if refusal.retry_s is None else ceil(refusal.retry_s)
+    return Refusal(429, text, ((b"retry-after", b"%d" % max(1, retry_s)),), {"refused": described})
 
 
 def not_found(resource: str = "") -> Refusal:
@@ -110,6 +131,12 @@ _STATUSES: tuple[tuple[type[Exception], int], ...] = (
 
 def refusal_for(error: Exception) -> Refusal:
     """Return the response to a request that failed with this error. An unknown error is logged and becomes a 500."""
+    if isinstance(error, NotPromisedError):
+        return not_promised(str(error), error.refusal)
+    return _refusal_for(error)
+
+
+def _refusal_for(error: Exception) -> Refusal:
     match error:
         case Refusal():
             return error

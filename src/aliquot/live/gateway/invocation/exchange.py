@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
 
-from aliquot.live.gateway.http.refusal import OVERLOADED, Refusal
+from aliquot.live.gateway.http.refusal import OVERLOADED, Refusal, not_promised
 from aliquot.live.gateway.http.responses import JSON, PICKLE, Body, Headers, record_body
 from aliquot.live.invocations.call import Call, Follower, SharedArguments
 from aliquot.live.node.base import Outcome, Status
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from aliquot.live.gateway.http.connections import Connection
     from aliquot.live.gateway.http.deadlines import Deadlines
     from aliquot.live.gateway.http.events import EventStream
+    from aliquot.live.gateway.http.limits import LimitHeaders
     from aliquot.live.gateway.http.query import InvokeOptions
     from aliquot.live.invocations.rate_limits import RateLimiter
     from aliquot.live.store.records import Activation
@@ -45,8 +46,8 @@ class Exchange:
     """A request as the transport has read it, and the state that `InvokeHandler` keeps until the response."""
 
     __slots__ = (
-        "answered", "authorization", "body", "call", "connection", "content_type", "limiter", "options", "path",
-        "query", "respond", "session", "target", "timer", "transaction", "waiting",
+        "answered", "authorization", "body", "call", "connection", "content_type", "limiter", "limits", "options",
+        "path", "query", "respond", "session", "target", "timer", "transaction", "waiting",
     )  # fmt: skip
     followers: ClassVar[tuple[Follower, ...]] = ()  # receive the events of the call
     streams: ClassVar[bool] = False  # the client may follow the run
@@ -62,8 +63,10 @@ class Exchange:
         respond: Respond,
         session: bytes | None = None,  # the header; requests on the fast path have none
         connection: Connection | None = None,
+        limits: LimitHeaders | None = None,
     ) -> None:
         self.path = path
+        self.limits = limits
         self.connection = connection
         self.query = query
         self.authorization = authorization
@@ -125,7 +128,10 @@ class Exchange:
         outcome, activation = call.outcome, call.activation
         if outcome is None or activation is None:
             self.answered = False
-            self.refuse(Refusal(503, call.reason or OVERLOADED))
+            refusal = None if call.objective is None else call.objective.refusal
+            self.refuse(
+                Refusal(503, call.reason or OVERLOADED) if refusal is None else not_promised(call.reason, refusal)
+            )
             return
         if call.pickled:
             if self._respond_pickled(call, outcome, activation):
@@ -192,10 +198,13 @@ class StreamingExchange(Exchange):
         respond: Respond,
         session: bytes | None,
         connection: Connection | None,
+        limits: LimitHeaders | None,
         stream: Callable[[Headers], None],
         events: EventStream,
     ) -> None:
-        super().__init__(path, query, authorization, content_type, transaction, body, respond, session, connection)
+        super().__init__(
+            path, query, authorization, content_type, transaction, body, respond, session, connection, limits
+        )
         self.stream = stream
         self.events = events
 

@@ -9,6 +9,7 @@ session, or with a request to close the connection.
 import hashlib
 import os
 
+from aliquot.live.gateway.http.limits import LimitHeaders
 from aliquot.live.gateway.http.query import InvokeOptions
 
 MAX_HEADS = 1024
@@ -21,14 +22,23 @@ _END = b"\r\n\r\n"
 class KnownHead:
     """The meaning of a head. The caller is known by a digest of its credentials, see `Auth.recall`."""
 
-    __slots__ = ("caller", "length", "options", "path", "size")
+    __slots__ = ("caller", "length", "limits", "options", "path", "size")
 
-    def __init__(self, path: bytes, options: InvokeOptions, caller: bytes, size: int, length: int) -> None:
+    def __init__(
+        self,
+        path: bytes,
+        options: InvokeOptions,
+        caller: bytes,
+        size: int,
+        length: int,
+        limits: LimitHeaders | None = None,
+    ) -> None:
         self.path = path
         self.options = options
         self.caller = caller
         self.size = size  # of the head, in bytes
         self.length = length  # of the body
+        self.limits = limits  # the caller's deadline and cost limit
 
 
 class KnownHeads:

@@ -12,6 +12,7 @@ from aliquot.live.catalogue.catalogue import Catalogue
 from aliquot.live.gateway.http.auth import Auth, InvocationTarget, Principal
 from aliquot.live.gateway.http.connections import Connections
 from aliquot.live.gateway.http.deadlines import Deadlines
+from aliquot.live.gateway.http.limits import limits_of
 from aliquot.live.gateway.http.names import check_name, check_namespace, decoded
 from aliquot.live.gateway.http.query import InvokeOptions, check_timeout, invoke_options
 from aliquot.live.gateway.http.refusal import (
@@ -29,6 +30,7 @@ from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.invocations.call import Call, SharedArguments
 from aliquot.live.invocations.errors import CallRefusedError
 from aliquot.live.invocations.metrics import Metrics
+from aliquot.live.invocations.objective import CallLimits, CallObjective
 from aliquot.live.invocations.platform import Platform
 from aliquot.live.invocations.sessions.registry import SessionNotFoundError, SessionRegistry
 from aliquot.live.node.shared_buffers import NodeBuffers
@@ -104,7 +106,9 @@ class InvokeHandler:
             return None
         caller = self._auth.digest(exchange.authorization)
         return (
-            KnownHead(exchange.path, options, caller, size, length) if self._auth.recall(caller) is not None else None
+            KnownHead(exchange.path, options, caller, size, length, exchange.limits)
+            if self._auth.recall(caller) is not None
+            else None
         )
 
     def recall(self, head: KnownHead) -> Principal | None:
@@ -173,10 +177,11 @@ class InvokeHandler:
         self, exchange: Exchange, principal: Principal, payload: bytes | memoryview, session: str, *, pickled: bool
     ) -> None:
         target, limiter, options = exchange.target, exchange.limiter, exchange.options
-        shared = None
-        if pickled and b"; " in (exchange.content_type or b""):
+        shared = limits = None
+        if exchange.limits is not None or target.limits is not None or (pickled and exchange.content_type != PICKLE):
             try:
-                shared = self._shared_arguments(exchange, payload)
+                limits = _limits(exchange, target)
+                shared = self._shared_arguments(exchange, payload) if pickled else None
             except Refusal as refusal:
                 exchange.refuse(refusal)
                 return
@@ -185,6 +190,8 @@ class InvokeHandler:
             self._ids(), principal.namespace, target.resolved, payload,
             pickled=pickled, transaction=exchange.transaction, session=session, shared=shared, done=exchange.done,
         )  # fmt: skip
+        if limits is not None:
+            call.objective = CallObjective(limits)
         try:
             limiter.begin(call)
         except CallRefusedError as error:
@@ -211,8 +218,11 @@ class InvokeHandler:
 
     # --- parsing the request ------------------------------------------------------------------------------
 
-    def _shared_arguments(self, exchange: Exchange, payload: bytes | memoryview) -> SharedArguments:
-        shared = shared_arguments(exchange.content_type or b"", payload, self._buffers)
+    def _shared_arguments(self, exchange: Exchange, payload: bytes | memoryview) -> SharedArguments | None:
+        content_type = exchange.content_type or b""
+        if b"; " not in content_type:
+            return None
+        shared = shared_arguments(content_type, payload, self._buffers)
         durable = not exchange.options.blocking or exchange.followers
         if durable and shared.buffer is not None and shared.buffer.size > self._settings.payload_bytes:
             raise too_large("Request", shared.buffer.size, self._settings.payload_bytes)
@@ -293,6 +303,13 @@ class InvokeHandler:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _limits(exchange: Exchange, target: InvocationTarget) -> CallLimits | None:
+    """Return the limits of a call. Raises a 400 for headers that are wrong or on a call that cannot be promised."""
+    if exchange.limits is not None and (target.resolved.composite or target.resolved.workflow):
+        raise Refusal(400, "A deadline or a cost limit is for a call of a single function.")
+    return limits_of(exchange.limits, target.limits)
 
 
 def _is_pickled(content_type: bytes | None, target: InvocationTarget) -> bool:

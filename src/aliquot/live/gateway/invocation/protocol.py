@@ -18,6 +18,7 @@ from aliquot.live.gateway.http.connections import SCOPE_KEY, Connections
 from aliquot.live.gateway.http.deadlines import Deadlines
 from aliquot.live.gateway.http.events import wants_events
 from aliquot.live.gateway.http.guard import DiscardedTrailers, GuardedProtocol
+from aliquot.live.gateway.http.limits import COST_HEADER, DEADLINE_HEADER, limit_headers
 from aliquot.live.gateway.http.refusal import CLOSE, SLOW, Refusal
 from aliquot.live.gateway.http.responses import CORS, Body, Headers, pieces_of, size_of
 from aliquot.live.gateway.invocation.exchange import Exchange
@@ -31,7 +32,9 @@ _TAIL = b"".join(b"%b: %b\r\n" % pair for pair in CORS) + b"content-length: %d\r
 _USUAL_HEADERS = 3  # of a result: its type, the request's id and the activation's id
 _USUAL_HEAD = b"%b" + _USUAL_HEADERS * b"%b: %b\r\n"
 _JOINED_BYTES = 65_536  # a body up to this size is copied behind its head, for a single write
-_ONCE = frozenset([b"authorization", b"content-length", b"content-type", b"host", b"x-request-id"])
+_ONCE = frozenset([
+    b"authorization", b"content-length", b"content-type", b"host", b"x-request-id", DEADLINE_HEADER, COST_HEADER,
+])  # fmt: skip
 _UNUSUAL = frozenset([SESSION_HEADER, b"accept", b"expect", b"transfer-encoding", b"upgrade"])
 
 
@@ -121,7 +124,7 @@ class GatewayProtocol(GuardedProtocol):
         if principal is None:
             return False
         body, request_id = data[len(data) - head.length :], self.request_ids.of(None)
-        exchange = Exchange(head.path, b"", None, None, request_id, body, self._respond, None, self)
+        exchange = Exchange(head.path, b"", None, None, request_id, body, self._respond, None, self, head.limits)
         cycle = self._fast_cycle = self._unanswered = FastCycle(exchange, head.length, self.arrived, keep_alive=True)
         self.cycle = cycle  # type: ignore[assignment]
         cycle.more_body = False
@@ -182,6 +185,7 @@ class GatewayProtocol(GuardedProtocol):
             self._respond,
             None,
             self,
+            limit_headers(values),
         )
         arrival = IncomingBody(int(length), self.payloads)
         cycle = FastCycle(exchange, int(length), arrival, keep_alive=self.parser.should_keep_alive())

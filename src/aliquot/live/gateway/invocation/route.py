@@ -15,6 +15,7 @@ from aliquot.live.gateway.http.asgi import (
 )
 from aliquot.live.gateway.http.connections import SCOPE_KEY
 from aliquot.live.gateway.http.events import EventStream, ResponseLimits, wants_events
+from aliquot.live.gateway.http.limits import limit_headers
 from aliquot.live.gateway.http.refusal import Refusal
 from aliquot.live.gateway.http.responses import Body, Headers
 from aliquot.live.gateway.invocation.exchange import Exchange, Respond, StreamingExchange
@@ -87,6 +88,7 @@ class InvokeRoute:
             respond,
             headers.get(SESSION_HEADER),
             scope.get(SCOPE_KEY),
+            limit_headers(headers),
         )
         events = None
         if wants_events(headers.get(b"accept")) and scope.get("http_version") != "1.0":

@@ -72,16 +72,22 @@ class PlatformCollector(Collector):
             ),
             "run": HistogramMetricFamily("aliquot_run_seconds", "Seconds of runs", labels=labels),
         }
+        promises = CounterMetricFamily(
+            "aliquot_promises", "Ended invocations with a deadline or a cost limit", labels=[*labels, "end", "cause"]
+        )
         by_labels = (
             sorted(self._metrics.actions.items()) if self._with_names else [((), self._metrics.sum_of_actions())]
         )
         for key, action in by_labels:
             for (status, start), count in sorted(action.counts.items(), key=str):
                 ends.add_metric([*key, _STATUSES[status], start or "none"], count)
+            for (end, cause), count in sorted(action.promises.items()):
+                promises.add_metric([*key, end, cause], count)
             for phase, family in phases.items():
                 histogram = getattr(action, phase)
                 family.add_metric(key, histogram.cumulated(), histogram.total)
         yield ends
+        yield promises
         yield from phases.values()
 
     def _fires(self) -> Metric:
