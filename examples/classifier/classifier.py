@@ -20,7 +20,7 @@ def classify(images: np.ndarray) -> np.ndarray:
     return network.predict(WEIGHTS, images)
 
 
-@app.function(memory="512MiB", imports=["numpy"])
+@app.function(gpu=0.25, gpu_memory="256MiB", memory="512MiB", imports=["numpy"])
 def describe(image: list[list[float]]) -> dict[str, float]:
     """Classify one image given as JSON, for clients in other languages."""
     (probabilities,) = network.predict(WEIGHTS, np.array([image], np.float32))

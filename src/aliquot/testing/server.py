@@ -27,11 +27,14 @@ class LiveServer:
     Its output goes to the file `log`, which is deleted with this object, or at the latest when the process ends.
     """
 
-    def __init__(self, data: Path, *options: str, env: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, data: Path, *options: str, env: dict[str, str] | None = None, folder: Path | None = None
+    ) -> None:
+        """`folder` is the place for the folder with the log, by default that of temporary files."""
         self.data = data
         self._options = options
         self._env = env
-        self._folder = Path(tempfile.mkdtemp(prefix="aliquot-"))
+        self._folder = Path(tempfile.mkdtemp(prefix="aliquot-", dir=folder))
         weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         self.log = self._folder / "server.log"
         self.process: subprocess.Popen[bytes]
@@ -51,6 +54,7 @@ class LiveServer:
         if not ready.exists():
             raise RuntimeError(f"the server did not come up:\n{self.log.read_text()}")
         found = json.loads(ready.read_text())
+        ready.unlink()  # it has the key, and a test that is killed removes nothing
         self.url, self.key, self.namespace = found["url"], found["key"], found["namespace"]
         return self
 

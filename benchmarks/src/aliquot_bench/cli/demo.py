@@ -1,17 +1,24 @@
 """The command `aliquot demo`."""
 
 import os
+import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from aliquot.cli.commands import RUN
 from aliquot.cli.console import output, progress, say
 from aliquot.core.errors import InputError
+
+if TYPE_CHECKING:
+    from aliquot.testing.server import LiveServer
+
+OPTIONS = ("--devices", "host:1", "--python", sys.executable)
 
 app = typer.Typer(add_completion=False, context_settings={"help_option_names": ["-h", "--help"]})
 
@@ -30,24 +37,21 @@ def demo(
     from aliquot_bench.demo.files import show_files
     from aliquot_bench.demo.report import draw, latency_table
     from aliquot_bench.demo.slices import borrow_table, draw_borrow, run_borrow
-    from aliquot_bench.demo.tenants import TENANTS, run_load
+    from aliquot_bench.demo.tenants import run_load
     from aliquot_bench.demo.workflow import TENANT, show_workflow
 
     if not (examples / "matrix").is_dir():
         raise InputError(f"--examples: there is no {examples / 'matrix'}; run this in a clone of the repository")
     out.mkdir(parents=True, exist_ok=True)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # stop the server and remove its folder, as Ctrl-C does
     with TemporaryDirectory(prefix="aliquot-demo-") as folder:
-        server = LiveServer(Path(folder) / "data", "--devices", "host:1", "--python", sys.executable)
+        examples = shutil.copytree(examples, Path(folder) / "examples")  # the training writes a file there
+        server = LiveServer(Path(folder) / "data", *OPTIONS, folder=Path(folder))
         with progress() as bar:
             task = bar.add_task("starting the platform", total=7)
             with server:
                 bar.update(task, advance=1, description="deploying the examples")
-                keys = {tenant.name: server.create_namespace(tenant.name) for tenant in TENANTS}
-                _run([sys.executable, examples / "classifier" / "train.py"])
-                for tenant, file in zip(
-                    TENANTS, ("classifier/classifier.py", "matrix/matrix.py", "echo/echo.py"), strict=True
-                ):
-                    _deploy(examples / file, server.url, keys[tenant.name])
+                keys = _deploy_examples(server, examples)
                 bar.update(task, advance=1, description=f"three tenants call for {seconds:g} s")
                 samples = run_load(server.url, keys, seconds)
                 bar.update(task, advance=1, description="a slice of a tenth borrows the rest of the device")
@@ -63,8 +67,8 @@ def demo(
 
         replayed = replay_file(server.data)
     output.print(latency_table(samples))
-    calls, cold = len(samples), sum(sample.cold for sample in samples)
-    say(f"{calls} calls, {cold} of them cold. All processes of the platform have ended.")
+    cold = sum(sample.cold for sample in samples)
+    say(f"{len(samples)} calls, {cold} of them cold. All processes of the platform have ended.")
     same = "the same commands" if not replayed.differences else "DIFFERENT COMMANDS"
     say(f"Replaying its journal through the core gave {same}: {replayed.steps} steps, {replayed.commands} commands.")
     output.print(borrow_table(borrow))
@@ -82,8 +86,20 @@ def demo(
         raise typer.Exit(1)
 
 
-def _deploy(file: Path, url: str, key: str) -> None:
-    _run([sys.executable, "-m", "aliquot", "deploy", file], {"ALIQUOT_URL": url, "ALIQUOT_KEY": key})
+def _deploy_examples(server: "LiveServer", examples: Path) -> dict[str, str]:
+    """Deploy one example for each tenant, and return the keys of the tenants."""
+    from aliquot_bench.demo.tenants import TENANTS
+
+    _run([sys.executable, examples / "classifier" / "train.py"])
+    keys = {tenant.name: server.create_namespace(tenant.name) for tenant in TENANTS}
+    files = ("classifier/classifier.py", "matrix/matrix.py", "echo/echo.py")
+    for tenant, file in zip(TENANTS, files, strict=True):
+        _deploy(examples / file, server.url, keys[tenant.name], *tenant.options)
+    return keys
+
+
+def _deploy(file: Path, url: str, key: str, *options: str) -> None:
+    _run([sys.executable, "-m", "aliquot", "deploy", file, *options], {"ALIQUOT_URL": url, "ALIQUOT_KEY": key})
 
 
 def _run(command: list[object], environment: dict[str, str] | None = None) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import quantiles
+from statistics import fmean, quantiles
 
 from rich.table import Table
 
@@ -14,7 +14,7 @@ def latency_table(samples: Sequence[CallSample]) -> Table:
     table = FittedTable(title="Latency by tenant, as the callers saw it", title_justify="left")
     for column in ("tenant", "calls", "how", "function", "device"):
         table.add_column(column)
-    for column in ("failed", "cold", "p50 ms", "p95 ms", "p99 ms", "max ms"):
+    for column in ("failed", "cold", "p50 ms", "p95 ms", "p99 ms", "max ms", "mean wait ms"):
         table.add_column(column, justify="right")
     for tenant in TENANTS:
         own = [sample for sample in samples if sample.tenant == tenant.name]
@@ -33,6 +33,7 @@ def latency_table(samples: Sequence[CallSample]) -> Table:
             str(sum(sample.cold for sample in own)),
             *(f"{cuts[percent - 1]:.1f}" for percent in (50, 95, 99)),
             f"{latencies[-1]:.1f}",
+            f"{1000 * fmean(sample.wait_s for sample in own):.1f}",
         )
     return table
 

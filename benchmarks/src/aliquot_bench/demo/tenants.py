@@ -1,4 +1,7 @@
-"""The load of three tenants. Each has one or more threads that call a function at seeded random intervals."""
+"""The load of three tenants. Each has one or more threads that call a function at seeded random intervals.
+
+All functions ask for a quarter of the one device, so four run at once. The greedy tenant always has calls that wait.
+"""
 
 import threading
 import time
@@ -33,6 +36,7 @@ class DemoTenant(Struct, frozen=True):
     payload: Callable[[Random], dict[str, Any]]
     gaps: Callable[[Random], Iterator[float]]  # seconds between two calls of one caller
     callers: int = 1
+    options: tuple[str, ...] = ()  # of its deployment
 
 
 def _bursts(random: Random) -> Iterator[float]:
@@ -59,9 +63,16 @@ def _picture(random: Random) -> dict[str, Any]:
 TENANTS = (
     DemoTenant("shop", "bursts", "classifier.describe", _picture, _bursts, callers=2),
     DemoTenant(
-        "lab", "as much as it can", "matrix.trace", lambda random: {"size": random.choice([100, 200, 300])}, _greedy, 4
+        "lab", "as much as it can", "matrix.trace", lambda random: {"size": random.choice([100, 200, 300])}, _greedy, 8
     ),
-    DemoTenant("edge", "steady", "echo", lambda random: {"reading": random.random()}, _steady),
+    DemoTenant(
+        "edge",
+        "steady",
+        "echo",
+        lambda random: {"reading": random.random()},
+        _steady,
+        options=("--annotation", "gpu-share=0.25"),
+    ),
 )
 
 
