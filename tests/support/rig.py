@@ -41,6 +41,7 @@ class Rig:
             self.node,
             store,
             host_memory_bytes=2**40,
+            result_cache_bytes=2**20,
             open_usage_file=lambda: UsageFile(folder / "usage.ring", MIN_FILE_BYTES),
         )
         self.catalogue = Catalogue(store, self.service)

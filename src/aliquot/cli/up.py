@@ -90,6 +90,9 @@ def up(
             metavar="KIND=PRICE", help="The price of a second of a whole device, such as host=500. Repeatable."
         ),
     ] = [],  # noqa: B006 - typer copies it
+    result_cache: Annotated[
+        str, typer.Option(help="The memory for results of pure functions. 0 disables it.")
+    ] = "256MiB",
     cache_size: Annotated[
         str | None,
         typer.Option(help="The disk space for files of datasets.", show_default="a tenth of what is free"),
@@ -204,6 +207,7 @@ def up(
             ready_file=ready_file,
             grace_s=grace,
             retention=keep(keep_days, keep_size),
+            result_cache_bytes=parse_size(result_cache, "--result-cache"),
             usage_bytes=check_size(parse_size(usage_size, "--usage-size"), "--usage-size"),
             gateway=parse_limits(limit, "--limit"),
             images=tuple(parse_image(text) for text in image),

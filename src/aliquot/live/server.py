@@ -158,6 +158,7 @@ async def _serve(
         images=settings.images,
         open_usage_file=lambda: UsageFile(data.usage, settings.usage_bytes),
         secrets=SecretRegistry(store, SecretCipher(data.secrets_key), settings.gateway.secrets_per_namespace),
+        result_cache_bytes=settings.result_cache_bytes,
     )
     catalogue = Catalogue(store, service, keys, settings.gateway.entities_per_namespace)
     metrics = Metrics()

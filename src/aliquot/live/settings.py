@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from aliquot.config import PolicySettings, parse_assignments, parse_size
 from aliquot.core.errors import InputError
 from aliquot.core.model import CPU, DeviceSpec
+from aliquot.core.units import MIB
 from aliquot.live.catalogue.images import RuntimeImage
 from aliquot.live.device.nvidia.choice import NVIDIA, TAKES, NvidiaChoice, read_choice
 from aliquot.live.device.nvidia.inventory import device_specs
@@ -51,6 +52,7 @@ class ServerSettings(Struct, frozen=True):
     grace_s: float = 30  # for running calls when the server stops
     retention: Retention = Retention()
     usage_bytes: int = USAGE_BYTES  # disk space for usage samples
+    result_cache_bytes: int = 256 * MIB  # memory for results of pure functions
     images: tuple[RuntimeImage, ...] = ()
     fabric: FabricSettings = FabricSettings()
     session_idle_s: float = SessionSettings().idle_s

@@ -99,6 +99,7 @@ class App:
         batch: the calls that may run together. The function takes a list of items and returns a list of their results,
             and `f.remote(a)` gives the result of one item.
         pure: whether its result follows from its arguments alone, so that it may run more than once.
+        cache_ttl: how long results of a pure function are kept for calls with equal arguments.
         """
         read = read_needs(**needs)
         return self._add(raw, read) if raw is not None else lambda decorated: self._add(decorated, read)

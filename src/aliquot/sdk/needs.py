@@ -15,7 +15,7 @@ _GROUP = "[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}"
 ANNOTATIONS = (
     *("sdk", "sdk-app", "sdk-digest", "imports", "requirements", "gpu-share", "gpu-memory", "gpu-share-limit"),
     *("gpu-memory-limit", "latency-slo-ms", "weight", "datasets", "rerun", "group", "durable"),
-    *("env", "secrets", "exit", "sdk-file", "batch", "pure", "cost-slo"),
+    *("env", "secrets", "exit", "sdk-file", "batch", "pure", "cost-slo", "cache-ttl-ms"),
 )
 MAX_BATCH = 65_536
 
@@ -41,6 +41,7 @@ class FunctionArguments(TypedDict, total=False):
     secrets: list[str] | tuple[str, ...]
     pure: bool
     cost_slo: float | None
+    cache_ttl: str | float | None
 
 
 class BatchArguments(FunctionArguments, total=False):
@@ -71,6 +72,7 @@ class FunctionNeeds(NamedTuple):
     exit: bool = False  # it has methods that run when its sandbox is stopped
     pure: bool = False
     cost_slo: float | None = None
+    cache_ttl_ms: int | None = None
     batch: int | None = None
 
     def limits(self) -> dict[str, int]:
@@ -95,6 +97,7 @@ class FunctionNeeds(NamedTuple):
             "exit": self.exit or None,
             "pure": self.pure or None,
             "cost-slo": self.cost_slo,
+            "cache-ttl-ms": self.cache_ttl_ms,
             "batch": self.batch,
         }
         return {key: value for key, value in said.items() if value is not None}
@@ -119,8 +122,7 @@ def read_needs(*, batch: int | None = None, **arguments: Unpack[FunctionArgument
         if not isinstance(given.get(name, False), bool):
             raise UsageError(f"{name}: {given[name]!r} does not fit; it takes True or False")
     check_group(given.get("group"))
-    if batch is not None:
-        _check_batch(batch, given.get("group"))
+    _check_reuse(batch, given)
     needs = FunctionNeeds(
         **{field: read(given[name], name) for name, (field, read) in _READERS.items() if name in given}, batch=batch
     )
@@ -130,10 +132,15 @@ def read_needs(*, batch: int | None = None, **arguments: Unpack[FunctionArgument
     return needs
 
 
-def _check_batch(batch: object, group: str | None) -> None:
+def _check_reuse(batch: object, given: Mapping[str, Any]) -> None:
+    """Check the arguments by which several calls share a run or a result."""
+    if "cache_ttl" in given and not given.get("pure"):
+        raise UsageError(f"cache_ttl: {given['cache_ttl']!r} needs pure=True, because results are used again")
+    if batch is None:
+        return
     if not isinstance(batch, int) or isinstance(batch, bool) or not 1 <= batch <= MAX_BATCH:
         raise UsageError(f"batch: {batch!r} does not fit; it takes a whole number of calls, 1 to {MAX_BATCH}")
-    if group is not None:
+    if given.get("group") is not None:
         raise UsageError(f"batch: {batch!r} does not fit; a function of a group runs its calls one by one")
 
 
@@ -171,4 +178,5 @@ _READERS: dict[str, tuple[str, Callable[[Any, str], Any]]] = {
     "secrets": ("secrets", _names_like("hf")),
     "pure": ("pure", _as_given),
     "cost_slo": ("cost_slo", read_positive),
+    "cache_ttl": ("cache_ttl_ms", read_ms),
 }

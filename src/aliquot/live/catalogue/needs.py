@@ -55,6 +55,8 @@ class ActionNeeds(Struct, frozen=True):
     group: str = ""  # group that shares sandboxes, or empty
     env: tuple[tuple[str, str], ...] = ()  # environment variables
     secrets: tuple[str, ...] = ()  # names of secrets, whose variables it gets
+    pure: bool = False  # its result follows from its arguments alone
+    cache_ttl_s: float | None = None  # how long results are kept
     exit: bool = False  # it has code to run when its sandbox is stopped
     file: str = ""  # name of the file that the code comes from, or empty
 
@@ -108,6 +110,8 @@ def _why_no_batches(action: Action, needs: ActionNeeds) -> str:
 
 
 def _check(needs: ActionNeeds) -> None:
+    if needs.cache_ttl_s is not None and not needs.pure:
+        raise InputError("annotation cache-ttl-ms: it needs pure: true beside it, because results are used again")
     if not needs.gpu_share:
         for name in ("gpu-memory", "gpu-share-limit", "gpu-memory-limit"):
             if getattr(needs, ANNOTATIONS[name].field):
@@ -260,6 +264,8 @@ ANNOTATIONS = {
     ),
     "secrets": _NeedsAnnotation("secrets", 'a list of names of secrets, such as ["hf"]', _texts(is_name)),
     "sdk": _NeedsAnnotation("sdk", "true or false", _flag),
+    "pure": _NeedsAnnotation("pure", "true or false", _flag),
+    "cache-ttl-ms": _NeedsAnnotation("cache_ttl_s", "a number of milliseconds above 0", _milliseconds),
     "sdk-file": _NeedsAnnotation("file", "the name of a file", _file_name),
     "exit": _NeedsAnnotation("exit", "true or false", _flag),
 }

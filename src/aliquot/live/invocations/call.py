@@ -20,6 +20,7 @@ from aliquot.live.node.base import BufferHandle, Outcome, StepArguments
 from aliquot.live.node.shared_buffers import SandboxBuffers
 from aliquot.live.store.base import SMALL_PAYLOAD_BYTES
 from aliquot.live.store.records import Accepted, Action, Activation, Namespace
+from aliquot.result_cache import ResultKey
 
 
 class Follower(Protocol):
@@ -101,7 +102,7 @@ class Call:
     __slots__ = (
         "action", "activation", "cause", "done", "durable", "ended", "event", "followers", "function", "id", "late",
         "namespace", "notes", "objective", "on_disk", "outcome", "parked", "payload", "pickled", "queue_entry",
-        "reason", "reserved", "resolved", "run", "session", "shared", "task", "transaction",
+        "reason", "reserved", "resolved", "result_key", "run", "session", "shared", "task", "transaction",
     )  # fmt: skip
 
     def __init__(
@@ -146,6 +147,7 @@ class Call:
         self.run = CallRun()
         self.task: TaskVariables | None = None  # if the call is a task of a workflow
         self.objective: CallObjective | None = None  # if it has a deadline or a cost limit
+        self.result_key: ResultKey | None = None  # if equal calls may wait for its result, or it waits for one
         self.parked = False  # left in the store's queue for the next server
         self.ended = False  # the outcome is settled, though the record may not be on disk yet
         self.reason = ""  # given by the policy, or why the call was refused

@@ -26,12 +26,16 @@ STOPPING = "the server is stopping; try again"
 class CallRegistry:
     """Holds the running and waiting calls, and makes accepted calls and their records durable."""
 
-    def __init__(self, store: Store, now: Callable[[], float]) -> None:
+    def __init__(
+        self, store: Store, now: Callable[[], float], on_result: Callable[[Call], None] = lambda _: None
+    ) -> None:
+        """`on_result` is told of ended calls whose results others may have."""
         self._store = store
         self._now = now  # the platform's clock
         self.calls: dict[str, Call] = {}
         self.sessions = LiveSessions()
         self.stopping = False
+        self._on_result = on_result
         self._all_ended = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -119,6 +123,8 @@ class CallRegistry:
     def forget(self, call: Call) -> None:
         """Remove a call that has ended, or that waits on disk for the next server, and call its `done`."""
         known = self.calls.pop(call.id, None)
+        if call.result_key is not None:
+            self._on_result(call)
         if known is not None and call.session:
             self.sessions.finish(call.namespace.name, call.session, now_s=time.monotonic(), now_ms=now_ms())
         if not self.calls:

@@ -32,6 +32,12 @@ class Flows:
         """Return the name of the function's flow."""
         return self._flow_of.get((tenant, function), function)
 
+    def revision(self, tenant: str, function: str) -> str | None:
+        """Return the revision of a function that is deployed, or None."""
+        functions = self._served.get((tenant, self.flow(tenant, function)))
+        member = None if functions is None else functions.member(function)
+        return None if member is None else member.action.revision
+
     def has(self, tenant: str, function: str) -> bool:
         """Return whether the function is deployed."""
         return (tenant, function) in self._flow_of

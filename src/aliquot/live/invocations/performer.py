@@ -100,7 +100,7 @@ class CommandPerformer:
         self.promises = PromiseRecords(node.devices, registry.calls, now)
         self.nested_calls = NestedCalls(registry, finisher, fabric.readers, now)
         of_sandboxes = (node, registry, assignments, fabric.readers)
-        self._batches = BatchRuns(*of_sandboxes, post=post, end=self._end, give_up=self._give_up, now=now)
+        self._batches = BatchRuns(*of_sandboxes, post=post, end=self.end, give_up=self._give_up, now=now)
         self.performers: dict[type[Command], Callable[..., None]] = {  # one for each kind of command
             Dispatch: self._dispatch,
             StartSandbox: self._start_sandbox,
@@ -176,7 +176,7 @@ class CommandPerformer:
         self._post(RunFinished(call.id, sandbox, run_s, outcome.inside_s))
         if assignment.view_lost:
             self._give_up(sandbox)
-        self._end(call, assignment.with_logs(outcome) if assignment.logs else outcome)
+        self.end(call, assignment.with_logs(outcome) if assignment.logs else outcome)
 
     def runs_taken_back(self, sandbox: int, count: int) -> None:
         ahead = self._assignments[sandbox].ahead
@@ -190,7 +190,8 @@ class CommandPerformer:
     def ended_inside(self, sandbox: int, outcome: Outcome) -> NestedRun | None:
         return self.nested_calls.ended(sandbox, self._assignments[sandbox], outcome)
 
-    def _end(self, call: Call, outcome: Outcome) -> None:
+    def end(self, call: Call, outcome: Outcome) -> None:
+        """End a call with its outcome."""
         if call.objective is not None and not call.ended:
             self.promises.note(call)
         if isinstance(call, ChainCall):
@@ -358,7 +359,7 @@ class CommandPerformer:
         else:
             ended = failure(Status.INTERNAL_ERROR, command.reason)
             innermost, *outer = self.output.of_run(call)
-            self._end(call, call.outcome or replace(ended, logs=innermost, outer=tuple(outer)))
+            self.end(call, call.outcome or replace(ended, logs=innermost, outer=tuple(outer)))
 
     def fail_waiting(self, call: Call, reason: str, outcome: Outcome | None) -> None:
         """End a call that waits outside of the scheduler. It is ended, tried again or parked like one inside."""
@@ -374,9 +375,9 @@ class CommandPerformer:
             self.promises.count(call)
             self._registry.forget(call)
         elif command.refusal is not None:
-            self._end(call, refused_outcome(command))
+            self.end(call, refused_outcome(command))
         else:
-            self._end(call, failure(Status.INTERNAL_ERROR, command.reason))
+            self.end(call, failure(Status.INTERNAL_ERROR, command.reason))
 
 
 def _note_hidden_start(call: Call, assignment: SandboxAssignment) -> None:

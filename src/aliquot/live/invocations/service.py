@@ -37,6 +37,7 @@ from aliquot.live.invocations.errors import NotPromisedError, OverloadedError
 from aliquot.live.invocations.flows import Flows
 from aliquot.live.invocations.launches import launch
 from aliquot.live.invocations.performer import CommandPerformer
+from aliquot.live.invocations.pure_results import PureResults
 from aliquot.live.invocations.sandbox_assignments import SandboxAssignments
 from aliquot.live.invocations.status import describe
 from aliquot.live.node.base import Node
@@ -46,6 +47,7 @@ from aliquot.live.usage.figures import with_usage
 from aliquot.live.usage.file import UsageFile
 from aliquot.live.usage.sampler import UsageSampler
 from aliquot.live.usage.tenant_shares import TenantShareSampler
+from aliquot.result_cache import ResultCache
 
 log = structlog.get_logger("aliquot.service")
 
@@ -70,6 +72,7 @@ class Service:
         images: tuple[RuntimeImage, ...] = (),
         open_usage_file: Callable[[], UsageFile] | None = None,
         secrets: SecretRegistry | None = None,
+        result_cache_bytes: int = 0,
     ) -> None:
         """Build the service. Functions call back to `api_host` with keys from `keys`.
 
@@ -84,7 +87,7 @@ class Service:
         self._max_sandbox_bytes = host_memory_bytes if max_sandbox_bytes is None else max_sandbox_bytes
         self._api_host = api_host
         self._images = images
-        self.registry = CallRegistry(store, self._engine.now)
+        self.registry = CallRegistry(store, self._engine.now, self._result_ended)
         self.calls = self.registry.calls
         self.sessions = self.registry.sessions
         self.usage = UsageSampler(node, self.scheduler, self._engine.post, open_usage_file)
@@ -110,6 +113,13 @@ class Service:
             secrets=self.secrets,
         )
         self.nested_calls = self._performer.nested_calls
+        weights = self.scheduler.registry.tenant_weights
+        self.results = PureResults(
+            ResultCache(result_cache_bytes, lambda tenant: weights.get(tenant, 1)),
+            run=self._post_arrival,
+            end=self._performer.end,
+            now=self._engine.now,
+        )
         self._environments = EnvironmentWaits(node, self._post_arrival, self._performer.fail_waiting)
         self._deployments = Deployments(
             self.flows,
@@ -218,7 +228,10 @@ class Service:
 
     def _cancel(self, call: Call, reason: str) -> None:
         """Cancel a call, whether the scheduler knows it or it waits for its environment."""
-        if not self._environments.withdraw(call, reason):
+        if self.results.withdraw(call):
+            call.result_key = None
+            self._performer.fail_waiting(call, reason, None)
+        elif not self._environments.withdraw(call, reason):
             self._engine.post(InvocationCancelled(call.id, reason))
 
     def follow(self, owner: str, activation_id: str, follower: Follower) -> bool:
@@ -234,13 +247,16 @@ class Service:
         return await self._store.activation(owner, activation_id)
 
     def deploy(self, resolved: ResolvedAction) -> None:
+        before = self.flows.revision(resolved.tenant, resolved.function)
         self._deployments.deploy(resolved)
+        self.results.deployed(resolved, before)
 
     def prepare(self, resolved: ResolvedAction) -> None:
         functions = self.flows[resolved.tenant, self.flows.flow(resolved.tenant, resolved.function)]
         self._node.prepare(launch(functions, resolved, _ON_CPU, self._api_host, self._images))
 
     def remove(self, tenant: str, function: str) -> None:
+        self.results.removed(tenant, function, self.flows.revision(tenant, function))
         self._deployments.remove(tenant, function)
 
     def reason_not_deployable(self, action: Action) -> str | None:
@@ -263,16 +279,22 @@ class Service:
         found = describe(self.scheduler, node.usage(), node.build_status(), calls=len(self.calls), stopping=stopping)
         found["tenants"] = self._shares.rows()
         self.usage.refresh()
+        if self.results.ttls:
+            found["results"] = self.results.status()
         if self._performer.promises.counts:
             found["promises"] = dict(self._performer.promises.counts)
         if self.fabric.figures:
             found["fabric"] = self.fabric.figures
         return with_usage(found, self.usage)
 
+    def _result_ended(self, call: Call) -> None:
+        self.results.ended(call)
+
     def enqueue(self, call: Call) -> None:
-        """Pass the call to the scheduler."""
+        """Pass the call to the scheduler, unless the result of an equal one is known or will be."""
         self.registry.add(call)
-        self._post_arrival(call)
+        if not (self.results.ttls and self.results.take(call)):
+            self._post_arrival(call)
 
     def _post_arrival(self, call: Call) -> None:
         """Report the arrival, once the function's environment is built.
