@@ -62,3 +62,9 @@ def hungry(items):
     if len(items) > 3:
         raise type("OutOfMemoryError", (RuntimeError,), {})("out of memory")
     return [len(items) for _ in items]
+
+
+@app.function(pure=True, cache_ttl="10m")
+def remembered(item):
+    """Return something that differs between runs."""
+    return item, os.urandom(8)

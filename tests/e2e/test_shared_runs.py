@@ -1,4 +1,4 @@
-"""Batches on a real server: calls that wait run together, and each has its own result, error and record."""
+"""Batches and kept results on a real server: each call has its own result, error and record."""
 
 import sys
 import time
@@ -166,3 +166,11 @@ def test_functions_that_cannot_have_batches_are_refused(server):
             answer = client.put("actions/refused", json=body)
             assert answer.status_code == 400
             assert reason in answer.json()["error"]
+
+
+def test_the_result_of_a_pure_function_is_used_again_within_its_time(server, batched):
+    first = batched.remembered.remote("a")
+    assert batched.remembered.remote("a") == first
+    assert batched.remembered.remote("b") != first
+    wait_until(lambda: len(records_of(server, "remembered")) >= 3, what="the records")
+    assert sum(notes_of(record).get("cached", False) for record in records_of(server, "remembered")) == 1
