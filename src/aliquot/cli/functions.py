@@ -29,7 +29,9 @@ def list_functions(
     if not actions:
         say(f"there are no functions {f'in {package}' if package else 'yet'}; deploy one with: aliquot deploy FILE")
         return
-    rows = table("", "function", "kind", ">gpu", ">gpu memory", ">memory", ">timeout", "version", "updated")
+    scheduled = any("schedule" in annotations_of(action) for action in actions)
+    more = ["schedule"] if scheduled else []
+    rows = table("", "function", "kind", ">gpu", ">gpu memory", ">memory", ">timeout", *more, "version", "updated")
     for action in actions:
         said, limits = annotations_of(action), action.get("limits", {})
         gpu_memory = said.get("gpu-memory")
@@ -40,6 +42,7 @@ def list_functions(
             size(gpu_memory * MIB) if isinstance(gpu_memory, int) else text(gpu_memory),
             size(limits.get("memory", 0) * MIB),
             seconds(limits.get("timeout", 0) / 1000),
+            *([text(said.get("schedule"))] if scheduled else []),
             text(action.get("version")),
             clock(action.get("updated", 0)),
         )

@@ -13,7 +13,7 @@ from aliquot.sdk.deployment import Deployment
 from aliquot.sdk.dual import dual
 from aliquot.sdk.errors import UsageError
 from aliquot.sdk.function import Function
-from aliquot.sdk.needs import BatchArguments, FunctionArguments, FunctionNeeds, check_group, read_needs
+from aliquot.sdk.needs import BatchArguments, FunctionArguments, FunctionNeeds, check_group, check_schedule, read_needs
 from aliquot.sdk.portable import register
 from aliquot.sdk.server import find_server
 from aliquot.sdk.session import Session, make_session
@@ -92,6 +92,8 @@ class App:
             fetched ahead of time.
         rerun: how often it may run again after a crash of the platform interrupted it: True (twice), False, or a number
             up to 10. If it is left out, tasks of workflows run again, and other calls do not.
+        retries: another word for `rerun` as a number.
+        schedule: when it is called without arguments, as cron writes it, in UTC: `"*/5 * * * *"`.
         group: functions of the same group share a sandbox and pass values without a copy.
         calls: whether it may call functions outside its group. It gets a key for that.
         env: environment variables. They are no secrets: whoever can read the function can read them.
@@ -162,6 +164,7 @@ class App:
 
     def _add(self, raw: Callable[..., Any], needs: FunctionNeeds) -> Function[..., Any]:
         self._check_name(raw)
+        check_schedule(raw, needs)
         made = Function if needs.batch is None else BatchedFunction
         function: Function[..., Any] = made(self, raw, needs)
         self.functions[raw.__name__] = function

@@ -50,6 +50,9 @@ class ClassFunction(Function[..., Any]):
         self.methods = tuple(name for name, role in members.items() if not role and not name.startswith("_"))
         if not self.methods:
             raise UsageError(f"app {app.name!r}: class {raw.__name__} has no method to call; write one without a '_'")
+        if needs.schedule is not None or needs.batch is not None:
+            word = "schedule" if needs.batch is None else "batch"
+            raise UsageError(f"{word}: {raw.__name__} is a class; it goes over a function")
         if self._exit and needs.group:
             raise UsageError(f"group: class {raw.__name__} has @aliquot.exit, which a group of functions cannot run")
         super().__init__(app, raw, needs._replace(exit=bool(self._exit)))

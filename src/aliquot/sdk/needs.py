@@ -5,7 +5,16 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Required, TypedDict, Unpack
 
 from aliquot.sdk.errors import UsageError
-from aliquot.sdk.units import read_mib, read_ms, read_names, read_positive, read_share, read_variables
+from aliquot.sdk.units import (
+    read_mib,
+    read_ms,
+    read_names,
+    read_positive,
+    read_retries,
+    read_schedule,
+    read_share,
+    read_variables,
+)
 
 DEFAULT_TIMEOUT_MS = 60_000
 DEFAULT_MEMORY_MIB = 256
@@ -15,7 +24,7 @@ _GROUP = "[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}"
 ANNOTATIONS = (
     *("sdk", "sdk-app", "sdk-digest", "imports", "requirements", "gpu-share", "gpu-memory", "gpu-share-limit"),
     *("gpu-memory-limit", "latency-slo-ms", "weight", "datasets", "rerun", "group", "durable"),
-    *("env", "secrets", "exit", "sdk-file", "batch", "pure", "cost-slo", "cache-ttl-ms"),
+    *("env", "secrets", "exit", "sdk-file", "schedule", "batch", "pure", "cost-slo", "cache-ttl-ms"),
 )
 MAX_BATCH = 65_536
 
@@ -35,6 +44,8 @@ class FunctionArguments(TypedDict, total=False):
     requirements: list[str] | tuple[str, ...]
     datasets: list[str] | tuple[str, ...]
     rerun: bool | int | None
+    retries: int
+    schedule: str | None
     group: str | None
     calls: bool | None
     env: Mapping[str, str] | None
@@ -65,6 +76,7 @@ class FunctionNeeds(NamedTuple):
     requirements: tuple[str, ...] = ()
     datasets: tuple[str, ...] = ()
     rerun: bool | int | None = None
+    schedule: str | None = None
     group: str | None = None
     calls: bool | None = None
     env: tuple[tuple[str, str], ...] = ()
@@ -95,6 +107,7 @@ class FunctionNeeds(NamedTuple):
             "env": dict(self.env) or None,
             "secrets": list(self.secrets) or None,
             "exit": self.exit or None,
+            "schedule": self.schedule,
             "pure": self.pure or None,
             "cost-slo": self.cost_slo,
             "cache-ttl-ms": self.cache_ttl_ms,
@@ -108,6 +121,18 @@ def check_group(group: object) -> None:
         raise UsageError(f"group: {group!r} is not a name; it takes letters, digits, '_', '-' and '.', at most 64")
 
 
+def check_schedule(raw: Callable[..., Any], needs: FunctionNeeds) -> None:
+    """Refuse a schedule of a function that cannot be called without arguments."""
+    import inspect
+
+    if needs.schedule is None:
+        return
+    try:
+        inspect.signature(raw).bind()
+    except TypeError as error:
+        raise UsageError(f"schedule: {raw.__name__} is called without arguments, which fails: {error}") from error
+
+
 def read_needs(*, batch: int | None = None, **arguments: Unpack[FunctionArguments]) -> FunctionNeeds:
     """Check and parse the arguments of the decorator. A typing mistake must not become a default."""
     known = FunctionArguments.__annotations__
@@ -118,9 +143,7 @@ def read_needs(*, batch: int | None = None, **arguments: Unpack[FunctionArgument
     for name in ("gpu_memory", "gpu_limit", "gpu_memory_limit"):
         if name in given and "gpu" not in given:
             raise UsageError(f"{name}: {given[name]!r} needs a GPU; say how much of one, such as gpu=0.25")
-    for name in ("calls", "pure"):
-        if not isinstance(given.get(name, False), bool):
-            raise UsageError(f"{name}: {given[name]!r} does not fit; it takes True or False")
+    _check_flags(given)
     check_group(given.get("group"))
     _check_reuse(batch, given)
     needs = FunctionNeeds(
@@ -130,6 +153,14 @@ def read_needs(*, batch: int | None = None, **arguments: Unpack[FunctionArgument
         if not all(part.isidentifier() for part in module.split(".")):
             raise UsageError(f"imports: {module!r} is not a module's name; versions belong into requirements")
     return needs
+
+
+def _check_flags(given: dict[str, Any]) -> None:
+    for name in ("calls", "pure"):
+        if not isinstance(given.get(name, False), bool):
+            raise UsageError(f"{name}: {given[name]!r} does not fit; it takes True or False")
+    if "retries" in given and "rerun" in given:
+        raise UsageError("retries: leave out rerun, which says the same")
 
 
 def _check_reuse(batch: object, given: Mapping[str, Any]) -> None:
@@ -172,6 +203,8 @@ _READERS: dict[str, tuple[str, Callable[[Any, str], Any]]] = {
     "requirements": ("requirements", _names_like("numpy")),
     "datasets": ("datasets", _names_like("imagenet")),
     "rerun": ("rerun", _read_rerun),
+    "retries": ("rerun", read_retries),
+    "schedule": ("schedule", read_schedule),
     "group": ("group", _as_given),
     "calls": ("calls", _as_given),
     "env": ("env", read_variables),

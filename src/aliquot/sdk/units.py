@@ -10,6 +10,8 @@ from aliquot.sdk.errors import UsageError
 _SIZES = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": KIB, "MIB": MIB, "GIB": GIB, "TIB": 2**40}
 _TIMES_MS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _MAX = 2**50
+MAX_RETRIES = 10
+_MIN_CRON_FIELDS, _MAX_CRON_FIELDS = 5, 6  # six begin with seconds
 
 
 def read_mib(value: object, argument: str) -> int:
@@ -59,6 +61,22 @@ def read_names(values: object, argument: str, example: str = "numpy") -> tuple[s
         if not isinstance(value, str) or not value.strip():
             raise UsageError(f"{argument}: {value!r} is not a name; it takes a list such as [{example!r}]")
     return tuple(values)
+
+
+def read_retries(value: object, argument: str) -> int:
+    """Check how often a function may run again."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_RETRIES:
+        raise UsageError(f"{argument}: {value!r} does not fit; it takes a whole number from 0 to {MAX_RETRIES}")
+    return value
+
+
+def read_schedule(value: object, argument: str) -> str:
+    """Check the number of a schedule's fields. The platform checks the fields."""
+    fields = value.split() if isinstance(value, str) else ()
+    is_alias = len(fields) == 1 and fields[0].startswith("@")  # such as @hourly
+    if not isinstance(value, str) or not (is_alias or _MIN_CRON_FIELDS <= len(fields) <= _MAX_CRON_FIELDS):
+        raise UsageError(f"{argument}: {value!r} is not a schedule; it takes one such as '*/5 * * * *', in UTC")
+    return value
 
 
 def read_variables(values: object, argument: str) -> tuple[tuple[str, str], ...]:

@@ -15,6 +15,7 @@ from aliquot.live.gateway.entities.actions import ActionEndpoints
 from aliquot.live.gateway.entities.alarms import AlarmEndpoints
 from aliquot.live.gateway.entities.packages import PackageEndpoints
 from aliquot.live.gateway.entities.rules import RuleEndpoints
+from aliquot.live.gateway.entities.schedules import ActionSchedules
 from aliquot.live.gateway.entities.secrets import SecretEndpoints
 from aliquot.live.gateway.entities.triggers import TriggerEndpoints
 from aliquot.live.gateway.http.asgi import BodyReader, Receive, RequestIds, Scope, Send, send_response
@@ -136,8 +137,9 @@ class Gateway:
     def _make_endpoints(self) -> list[Endpoint]:
         """Return the table of endpoints."""
         platform, catalogue, store, settings = self._platform, self._catalogue, self._store, self._settings
+        schedules = ActionSchedules(catalogue, self.alarms, settings.alarms_per_namespace)
         endpoints = [
-            *ActionEndpoints(platform, catalogue, settings).endpoints(),
+            *ActionEndpoints(platform, catalogue, settings, schedules).endpoints(),
             *PackageEndpoints(catalogue, settings).endpoints(),
             *TriggerEndpoints(catalogue, settings, self._dispatcher).endpoints(),
             *RuleEndpoints(catalogue, settings).endpoints(),

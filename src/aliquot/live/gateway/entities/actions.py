@@ -27,6 +27,7 @@ from aliquot.live.gateway.entities.common import (
     updated_parameters,
 )
 from aliquot.live.gateway.entities.kinds import resolve_kind
+from aliquot.live.gateway.entities.schedules import ActionSchedules
 from aliquot.live.gateway.entities.sequences import check_components, read_components
 from aliquot.live.gateway.entities.workflows import check_workflow
 from aliquot.live.gateway.http.query import flag
@@ -75,11 +76,14 @@ _MAX_IMAGE_NAME_LENGTH = 1024
 class ActionEndpoints:
     """Handles requests for actions. Invocations are handled by `InvokeHandler`."""
 
-    def __init__(self, platform: Platform, catalogue: Catalogue, settings: GatewaySettings) -> None:
+    def __init__(
+        self, platform: Platform, catalogue: Catalogue, settings: GatewaySettings, schedules: ActionSchedules
+    ) -> None:
         self._platform = platform
         self._catalogue = catalogue
         self._entities = catalogue.entities
         self._settings = settings
+        self._schedules = schedules
 
     def endpoints(self) -> list[Endpoint]:
         code = Query("code", bool, "false omits the code")
@@ -118,7 +122,9 @@ class ActionEndpoints:
                 await check_workflow(action, platform.workflows.expressions, resolve, reason)
             if (why := self._platform.reason_not_deployable(action)) is not None:
                 raise Refusal(400, why)
+            self._schedules.check(action)
             action = await self._catalogue.put(action)
+            await self._schedules.apply(action)
         return json_response(action_view(action))
 
     async def get(self, request: Request) -> Response:
@@ -131,6 +137,7 @@ class ActionEndpoints:
         async with self._catalogue.writing(request.namespace):
             self._check_package(name)
             action = find(self._entities, Action, name.namespace, name.name)
+            await self._schedules.remove(action)
             await self._catalogue.delete(action)
         return json_response(action_view(action))
 
