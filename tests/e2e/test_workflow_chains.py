@@ -119,3 +119,38 @@ def test_a_chain_that_is_stopped_ends_in_the_step_that_runs(client):
     )[0]
     assert ended["response"]["success"] is False
     assert ended["duration"] < 30_000
+
+
+def test_steps_that_have_ended_keep_their_records_when_a_later_one_ends_the_sandbox(client):
+    client.deploy("leave", "import os\ndef main(args): os._exit(1)", annotations=to_pairs({"group": "pictures"}))
+    deploy(client, "left-gallery", chain(task("make"), task("change"), task("leave")), durable=False)
+    record = client.call("left-gallery", {"n": 5})
+    assert record["response"]["result"]["error"]["name"] == "Function.Crashed"
+    ends = {}
+    for activation in record["logs"]:
+        found = wait_until(
+            lambda activation=activation: client.get(f"activations/{activation}"),
+            lambda one: one.is_success,
+            what="the record of a step",
+        ).json()
+        ends[found["name"]] = found["response"]["status"]
+    assert ends == {"make": "success", "change": "success", "leave": "action developer error"}
+
+
+def test_each_step_of_a_chain_has_the_lines_that_it_printed(client):
+    for name in ("first", "second", "third"):
+        said = "" if name == "second" else f"    print('{name}')\n"
+        client.deploy(
+            name, f"def main(args):\n{said}    return {{'n': 1}}", annotations=to_pairs({"group": "speakers"})
+        )
+    deploy(client, "speech", chain(task("first"), task("second"), task("third")), durable=False)
+    record = client.call("speech", {})
+    lines = [
+        wait_until(
+            lambda activation=activation: client.get(f"activations/{activation}/logs"),
+            lambda one: one.is_success,
+            what="the record of a step",
+        ).json()["logs"]
+        for activation in record["logs"]
+    ]
+    assert [[line.rpartition(" ")[2] for line in one] for one in lines] == [["first"], [], ["third"]]

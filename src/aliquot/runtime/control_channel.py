@@ -11,6 +11,7 @@ object, perhaps with a descriptor. Threads take turns. The requests are:
     {"take": NUMBER}                 open a shared buffer that has arrived: its descriptor and size
 
 The first two also say, as `printed`, whether the output pipes hold anything. Later output belongs to another function.
+An end with `"answer": false` has no reply. The sandbox has got the next step's environment with the run.
 """
 
 from __future__ import annotations
@@ -52,6 +53,12 @@ class ControlChannel:
         if "error" in reply:
             raise ChannelError(reply["error"])
         return reply, fds[0] if fds else -1
+
+    def tell(self, request: dict[str, Any], body: bytes = b"") -> None:
+        """Send a request that has no reply."""
+        if os.getpid() == self._pid:
+            with self._lock:
+                self._sock.sendall(json.dumps(request).encode() + b"\n" + body)
 
     def put(self, buffers: list[memoryview]) -> int:
         """Copy the buffers into a new shared buffer and return its number. Raises `ChannelError` without space."""

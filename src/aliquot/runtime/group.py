@@ -7,8 +7,10 @@ one begins and ends (`control_channel`).
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
+import time
 from typing import Any, Callable, Protocol  # noqa: UP035 - Python 3.9 on
 
 from . import answers, objects, program, runs, sdk_support
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 
 _KEY = "__OW_API_KEY"
+_DEADLINE = "__OW_DEADLINE"  # in ms; that of a later step is sent as if it began with the run
+_SHORT_RUN_S = 0.015  # the server reads no output of a shorter run before its end
 
 
 class ResultConverter(Protocol):
@@ -63,13 +67,14 @@ class FunctionGroup:
         self._variables = variables
         ProcessState.shared = frozenset(sys.modules) - {"__main__", program.MODULE}
         state = ProcessState()
-        key = state.environment.pop(_KEY, None)  # belongs to the function for which the sandbox starts
+        key = state.environment.pop(os.fsencode(_KEY), None)  # belongs to the function for which the sandbox starts
         for number, member in enumerate(description["members"]):
             member["directory"] = f"action-{number}"
             if key is not None and member["name"] == description["first"]:
-                member["env"][_KEY] = key
+                member["env"][_KEY] = os.fsdecode(key)
         self._members = {one["name"]: GroupMember(one, state) for one in description["members"]}
         self._current: GroupMember | None = None
+        self._begun_s = 0.0  # when the current run began
         self._thread = threading.get_ident()
         sdk_support.set_group(self)
 
@@ -82,7 +87,7 @@ class FunctionGroup:
         if member is not self._current:
             if self._current is not None:
                 self._current.save()
-            member.restore()
+            member.restore(env)
             self._current = member
         self._variables.set(env)
         return member
@@ -91,6 +96,7 @@ class FunctionGroup:
 
     def run(self, request: dict[str, Any], payload: bytes | memoryview, buffer: int) -> RunAnswer:
         """Run the steps one after the other. Return the answer of the last one, or of the one that failed."""
+        self._begun_s = time.monotonic()
         first, *others = request["steps"]
         earlier = _EarlierResults(request["steps"])
         try:
@@ -104,8 +110,7 @@ class FunctionGroup:
                 if answer is not None:
                     return answer
                 earlier.keep(number, _plain_result(member, value))
-                env = self._report_end(SUCCESS, value)
-                member = self._load_member(following["function"], env)
+                member = self._load_member(following["function"], self._end_step(value, following))
                 if following["arguments"] is not None:
                     value = earlier.arguments(following["arguments"])
                 value = answers.merge(following["defaults"], value)
@@ -165,10 +170,31 @@ class FunctionGroup:
         status, counted = answers.split_status(result)
         return (None, counted) if status == SUCCESS else (answers.from_result(result, self._max_bytes), None)
 
-    def _report_end(self, status: int, value: Any) -> dict[str, str]:  # noqa: ANN401 - the function's
+    def _end_step(self, value: Any, following: dict[str, Any]) -> dict[str, str]:  # noqa: ANN401 - the function's
+        """Tell the server that a step of a chain has ended, and return the environment of the next one.
+
+        The server is not waited for, unless it has to read the output of this step before there is more of it. It may
+        read output at any time once the run has taken a while.
+        """
+        assert self._channel is not None  # noqa: S101 - a sandbox of a group has a control channel
+        printed = self._output.flush()
+        took_s = time.monotonic() - self._begun_s
+        if printed or took_s > _SHORT_RUN_S:
+            return self._report_end(SUCCESS, value, printed=printed)
+        self._channel.tell({"end": SUCCESS, "printed": False, "answer": False}, summarize(value))
+        env: dict[str, str] = following["env"]
+        return {**env, _DEADLINE: str(int(env[_DEADLINE]) + round(took_s * 1000))}
+
+    def _report_end(
+        self,
+        status: int,
+        value: Any,  # noqa: ANN401 - the function's
+        *,
+        printed: bool,
+    ) -> dict[str, str]:
         """Tell the server that an activation has ended. Return the environment of the next step, if there is one."""
         assert self._channel is not None  # noqa: S101 - a sandbox of a group has a control channel
-        reply, _ = self._channel.ask({"end": status, "printed": self._output.flush()}, summarize(value))
+        reply, _ = self._channel.ask({"end": status, "printed": printed}, summarize(value))
         env: dict[str, str] = reply.get("env", {})
         return env
 
@@ -212,7 +238,7 @@ class FunctionGroup:
         raise converter.add_note(convert(), begun["id"])
 
     def _return_to(self, caller: GroupMember, status: int, result: Any) -> None:  # noqa: ANN401 - the function's
-        self._report_end(status, result)
+        self._report_end(status, result, printed=self._output.flush())
         self._switch_to(caller.name, {})
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Callable  # noqa: UP035 - Python 3.9 on
 from . import program, sdk_support
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from types import ModuleType
 
 _MAIN_MODULES = (program.MODULE, "__main__")
@@ -48,13 +49,14 @@ class GroupMember:
                 raise
             self._description = {}
 
-    def restore(self) -> None:
-        self._saved.restore()
+    def restore(self, run_variables: Collection[str] = ()) -> None:
+        """Put the member's state in place, except for variables that are set afterwards."""
+        self._saved.restore(run_variables)
 
     def save(self) -> None:
         """Save the state of the process, and take the member's own modules out of `sys.modules`."""
         saved = self._saved = ProcessState()
-        for name in [name for name in sys.modules if name not in saved.shared]:
+        for name in sys.modules.keys() - saved.shared:
             module = sys.modules[name]
             if name in _MAIN_MODULES or self._is_own(module):
                 saved.modules[name] = sys.modules.pop(name)
@@ -78,27 +80,45 @@ class ProcessState:
         self.modules: dict[str, ModuleType] = {}
         self.folder = _working_directory()
         self._path = list(sys.path)
-        self.environment = dict(os.environ)
+        self.environment = _environment()
         self._streams = sys.stdout, sys.stderr
         self.apps = sdk_support.loaded_apps()
 
     def with_environment(self, env: dict[str, str]) -> ProcessState:
         """Return a copy for another function, with more variables and without modules and apps."""
         new = copy(self)
-        new.modules, new.apps, new.environment = {}, {}, {**self.environment, **env}
+        more = {os.fsencode(name): os.fsencode(value) for name, value in env.items()}
+        new.modules, new.apps, new.environment = {}, {}, {**self.environment, **more}
         return new
 
-    def restore(self) -> None:
+    def restore(self, run_variables: Collection[str] = ()) -> None:
         sys.modules.update(self.modules)
         sys.path[:] = self._path
         sys.stdout, sys.stderr = self._streams
         sdk_support.set_apps(self.apps)
-        for key in os.environ.keys() - self.environment.keys():
-            del os.environ[key]
-        for key, value in self.environment.items():
-            if os.environ.get(key) != value:
-                os.environ[key] = value
+        _restore_environment(self.environment, run_variables)
         os.chdir(self.folder)
+
+
+def _environment() -> dict[bytes, bytes]:
+    """Return a copy of the environment, as bytes: to read it as text takes twenty times as long."""
+    data = getattr(os.environ, "_data", None)
+    if data is not None:
+        return dict(data)
+    return {os.fsencode(name): os.fsencode(value) for name, value in os.environ.items()}  # the function replaced it
+
+
+def _restore_environment(saved: dict[bytes, bytes], skipped: Collection[str]) -> None:
+    """Change the variables that differ from the saved ones. Those that are skipped are set afterwards."""
+    now = _environment()
+    if now == saved:
+        return
+    skip = {os.fsencode(name) for name in skipped}
+    for key in now.keys() - saved.keys() - skip:
+        del os.environ[os.fsdecode(key)]
+    for key, value in saved.items():
+        if now.get(key) != value and key not in skip:
+            os.environ[os.fsdecode(key)] = os.fsdecode(value)
 
 
 def _working_directory() -> str:

@@ -12,7 +12,7 @@ from aliquot.live.catalogue.groups import FlowFunctions
 from aliquot.live.catalogue.images import RuntimeImage, find_image
 from aliquot.live.catalogue.needs import parse_needs
 from aliquot.live.catalogue.resolving import ResolvedAction
-from aliquot.live.invocations.call import Call, ChainCall, SharedArguments, TaskVariables
+from aliquot.live.invocations.call import Call, ChainCall, NestedCall, SharedArguments, TaskVariables
 from aliquot.live.invocations.errors import PayloadError
 from aliquot.live.invocations.parameters import read_object
 from aliquot.live.invocations.sandbox_assignments import SandboxAssignment
@@ -159,10 +159,10 @@ def run_request(call: Call, assignment: SandboxAssignment, now_ms: int) -> RunRe
     steps: tuple[ChainStep, ...] = ()
     if assignment.alone is None:
         following = call.steps if isinstance(call, ChainCall) else ()
-        chain = [(one.function, None), *((step.function, step.arguments) for step in following)]
-        found = [(assignment.resolved_for(function), arguments) for function, arguments in chain]
-        steps = tuple(
-            ChainStep(resolved.function, defaults_of(resolved.action), arguments) for resolved, arguments in found
+        first = assignment.resolved_for(one.function)
+        steps = (
+            ChainStep(first.function, defaults_of(first.action)),
+            *(_chain_step(step, assignment, now_ms) for step in following),
         )
     shared = call.shared or _NOT_SHARED
     return RunRequest(
@@ -173,6 +173,14 @@ def run_request(call: Call, assignment: SandboxAssignment, now_ms: int) -> RunRe
         defaults=defaults_of(one.action) if shared.handed else {},
         objects=shared.objects,
     )  # fmt: skip
+
+
+def _chain_step(step: NestedCall, assignment: SandboxAssignment, now_ms: int) -> ChainStep:
+    """Return a step that follows another in its sandbox."""
+    resolved = assignment.resolved_for(step.function)
+    step.action = resolved.action
+    env = activation_env(step, assignment.key_for(resolved), now_ms)
+    return ChainStep(resolved.function, defaults_of(resolved.action), step.arguments, env)
 
 
 def _text(value: object) -> str:

@@ -117,12 +117,14 @@ StepArguments: TypeAlias = dict[str, StepArgument] | None
 class ChainStep(Struct, frozen=True):
     """One function of a chain, with defaults for the parameters that it is not given otherwise.
 
-    Without arguments it gets the whole result before it.
+    Without arguments it gets the whole result before it. The variables of a later step are sent ahead, so that the
+    sandbox need not ask for them.
     """
 
     function: str
     defaults: dict[str, Raw] = {}
     arguments: StepArguments = None
+    env: dict[str, str] = {}
 
 
 class BatchItem(Struct, frozen=True):

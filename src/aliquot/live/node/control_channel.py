@@ -23,6 +23,7 @@ class ControlRequest(Struct, forbid_unknown_fields=True):
     begin: str | None = None
     end: int | None = None
     printed: bool = True
+    answer: bool = True  # false: the sandbox goes on without one, because it knows the next step
     allocate: int | None = None
     close: int | None = None
     drop: int | None = None
@@ -59,29 +60,35 @@ class SandboxChannel:
             self._sock.close()
             self._theirs.close()
 
-    def read(self) -> None:
-        """Handle a request, if one has arrived and the channel is open."""
+    def read_all(self) -> None:
+        """Handle all requests that have arrived."""
+        while self.read():
+            pass
+
+    def read(self) -> bool:
+        """Handle a request, if one has arrived and the channel is open. Return whether there was one."""
         if self._sock.fileno() < 0:
-            return
+            return False
         try:
             data = self._sock.recv(_PACKET_BYTES)
         except BlockingIOError:
-            return
+            return False
         except OSError:
             data = b""
         if not data:
             self.close()  # the end of the sandbox is noticed elsewhere
-            return
+            return False
         head, _, body = data.partition(b"\n")
         try:
             request = _read(head)
         except (msgspec.DecodeError, RecursionError):
             self._answer({"error": _MALFORMED})
-            return
+            return True
         try:
             self._handle(request, body)
         except SharedBufferError as error:
             self._answer({"error": str(error)})
+        return True
 
     def _handle(self, request: ControlRequest, body: bytes) -> None:
         buffers = self.buffers
@@ -89,7 +96,7 @@ class SandboxChannel:
             inner = self._runner.begin_inside(request.begin, printed=request.printed)
             self._answer({"error": inner} if isinstance(inner, str) else {"id": inner.invocation, "env": inner.env})
         elif request.end is not None:
-            self._end(request.end, body, printed=request.printed)
+            self._end(request.end, body, printed=request.printed, answer=request.answer)
         elif request.allocate is not None:
             number, buffer = buffers.allocate(request.allocate)
             self._answer({"number": number}, buffer.fd)
@@ -105,7 +112,7 @@ class SandboxChannel:
         else:
             self._answer({"error": _MALFORMED})
 
-    def _end(self, status: int, result: bytes, *, printed: bool) -> None:
+    def _end(self, status: int, result: bytes, *, printed: bool, answer: bool) -> None:
         try:
             known = Status(status)
             _check_json(result)
@@ -116,7 +123,8 @@ class SandboxChannel:
         if known is Status.INTERNAL_ERROR:
             known = Status.DEVELOPER_ERROR  # the platform is not to blame for what a function reports
         following = self._runner.end_inside(known, result, printed=printed)
-        self._answer({"env": following.env} if following is not None else {})
+        if answer:
+            self._answer({"env": following.env} if following is not None else {})
 
     def _answer(self, answer: dict[str, Any], *fds: int) -> None:
         if self._sock.fileno() < 0:  # the sandbox was lost meanwhile

@@ -156,12 +156,15 @@ class LocalSandbox:
         """Read until all runs have replied, or nothing more has arrived."""
         before, reads = (-2, -1), 0
         while self.state not in (GONE, CHECKING, IDLE) and reads != max_reads:
-            progress = (self._connection.received, self._runs)
-            if progress == before:
+            if (progress := (self._connection.received, self._runs)) == before:
                 break
-            before = progress
-            reads += 1
+            before, reads = progress, reads + 1
             self._connection.read()
+
+    def _read_steps(self) -> None:
+        """Read the ends of steps, which come on another socket than replies, and before them."""
+        if self.channel is not None:
+            self.channel.read_all()
 
     def hung_up(self, *, unread: bool) -> None:
         """Report the end of a launcher that has closed its connection.
@@ -169,6 +172,7 @@ class LocalSandbox:
         A launcher that ended before it read the request is replaced: an empty cell, or a sandbox that ended while idle.
         So is one that ended with its zygote during its init. One that never finished a run is not: the next may end so.
         """
+        self._read_steps()
         self._unread = self._unread or unread or (self.state == STARTING and self.cell.zygote_crashed())
         if self._handed is not None and self._handed.has_not_begun():
             self._unread = True
@@ -233,8 +237,7 @@ class LocalSandbox:
     def tick(self, now_s: float, before_s: float) -> bool:
         """Look after the sandbox, and return False when that is not needed before its next run.
 
-        Enforce the time limit, read the output of a run that was already going on at `before_s`, and freeze a sandbox
-        that has been idle since the last tick.
+        Enforce the time limit, read the output of a run that was going on at `before_s`, and freeze one that was idle.
         """
         if self.state == IDLE:
             if self._ticked_runs != self._runs or self.moving:
@@ -254,12 +257,8 @@ class LocalSandbox:
         return self.state != GONE
 
     def _is_late(self, now_s: float) -> bool:
-        """Return whether the time limit is exceeded, after reading the messages that have arrived.
-
-        They are unread if the server stood still, and then the run may have ended in time.
-        """
-        if self.channel is not None:
-            self.channel.read()
+        """Return whether the time limit is exceeded, after reading what has come while the server stood still."""
+        self._read_steps()
         if self._handed:
             self.take_back()
         self._read_replies(_MAX_LATE_READS)
@@ -278,6 +277,7 @@ class LocalSandbox:
             if not self._handed.answered_not_run():  # the function has taken a token itself
                 self.hung_up(unread=self._handed.began_ahead)
             return
+        self._read_steps()
         if self.state not in (STARTING, RUNNING) or self._outer:
             self.malformed_reply()
             return
@@ -289,6 +289,7 @@ class LocalSandbox:
 
     def replied_large(self, reply: LargeReply) -> None:
         """Have a large result checked by another process. The run is over, and the function cannot change it."""
+        self._read_steps()
         if self.state != RUNNING or self._outer:
             self.malformed_reply()
             return
