@@ -2,14 +2,17 @@
 
 import shutil
 import sys
+from pathlib import Path
 
 import pytest
 
 from aliquot.core.errors import InputError
+from aliquot_bench.base import BenchRequest
 from aliquot_bench.environments import MeasurementError, prepare
-from aliquot_bench.latency import wrk
+from aliquot_bench.latency import LatencyBench, wrk
 from aliquot_bench.latency.figures import (
     BARE,
+    BEFORE,
     OURS,
     PlatformFigures,
     TargetResult,
@@ -130,6 +133,27 @@ def test_goals_compare_with_the_floor_and_the_best_peer():
     assert by_name["requests/s with 32 callers, against the best peer (fast)"].value == 3.5
     unmet = [name for name, goal in by_name.items() if not goal.met]
     assert unmet == ["cold start with torch: the whole first call"]
+
+
+def test_medians_stand_beside_their_spread_and_the_earlier_version():
+    ours = measured(OURS, sample(0.3, 7000), sample(0.4, 9000), sample(0.2, 8000))
+    before = measured(BEFORE, sample(0.5, 6000))
+    compared, own = tables([before, ours], PlatformFigures(idle_mb=60), "title", before=PlatformFigures(idle_mb=70))
+    assert [row[5] for row in compared.rows] == [6000, "8000 (7000 to 9000)"]
+    assert [row[2] for row in compared.rows] == [0.5, "0.3 (0.2 to 0.4)"]
+    assert own.columns == ["", "median", "before"]
+    assert ["server memory idle, MB", 60, 70] in own.rows
+    (alone,) = tables([ours], PlatformFigures(idle_mb=60), "title")[1:]
+    assert ["server memory idle, MB", 60] in alone.rows
+
+
+@needs_wrk
+def test_an_earlier_version_needs_an_interpreter_that_has_it(tmp_path):
+    for python in (tmp_path / "none", Path(shutil.which("false"))):
+        with pytest.raises(InputError, match="--before: "):
+            LatencyBench(BenchRequest(tmp_path, before=python))
+    bench = LatencyBench(BenchRequest(tmp_path, quick=True, before=Path(sys.executable)))
+    assert bench.steps == LatencyBench(BenchRequest(tmp_path, quick=True)).steps + 2
 
 
 def test_what_was_not_measured_is_not_met():

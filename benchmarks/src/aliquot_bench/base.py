@@ -14,6 +14,7 @@ class BenchRequest(Struct, frozen=True):
 
     data: Path  # folder with one folder per trace
     quick: bool = False
+    before: Path | None = None  # the interpreter of an environment with an earlier version, for `latency`
 
 
 class Bench(Protocol):

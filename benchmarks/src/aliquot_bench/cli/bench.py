@@ -29,6 +29,10 @@ def bench(
     json: Annotated[Path | None, typer.Option(help="Write goals and tables to this file.")] = None,
     markdown: Annotated[Path | None, typer.Option(help="Write goals and tables to this file, as Markdown.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the result into this file.")] = None,
+    before: Annotated[
+        Path | None,
+        typer.Option(help="Measure an earlier version beside this one: its Python interpreter. For `latency` only."),
+    ] = None,
 ) -> None:
     """Measure the claims of the documents, and report which goals are met and which are not."""
     from aliquot.sim import plots
@@ -44,7 +48,9 @@ def bench(
         check_writable(path, option)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # stop all servers, as Ctrl-C does
     traces = data or next((folder for folder in _TRACES if folder.is_dir()), _TRACES[0])
-    chosen = make(BenchRequest(traces, quick))
+    if before is not None and name != "latency":
+        raise InputError(f"--before: {name} does not compare versions of Aliquot; leave it out, or choose latency")
+    chosen = make(BenchRequest(traces, quick, before))
     if chosen.needs_data and not traces.is_dir():
         raise InputError(f"--data: there is no folder {traces}; name the folder that has one folder per trace")
     with progress() as bar:

@@ -10,10 +10,20 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
 
+from aliquot.core.errors import InputError
 from aliquot.testing.client import CallError
 from aliquot_bench.base import BenchRequest
-from aliquot_bench.environments import MeasurementError
-from aliquot_bench.latency.figures import BARE, OURS, PlatformFigures, TargetResult, goals, load_of_others, tables
+from aliquot_bench.environments import MeasurementError, run
+from aliquot_bench.latency.figures import (
+    BARE,
+    BEFORE,
+    OURS,
+    PlatformFigures,
+    TargetResult,
+    goals,
+    load_of_others,
+    tables,
+)
 from aliquot_bench.latency.kinds import KindFigures, measure_kinds
 from aliquot_bench.latency.peers import PEERS
 from aliquot_bench.latency.picture import draw
@@ -35,7 +45,10 @@ class LatencyBench:
         self._quick = request.quick
         self._seconds = 2.0 if request.quick else 5.0
         self._rounds, self._peer_rounds = (2, 1) if request.quick else (5, 3)
-        self._ours = AliquotTarget(turns=2 if request.quick else 3)
+        turns = 2 if request.quick else 3
+        self._ours = AliquotTarget(OURS, turns)
+        self._before = None if request.before is None else AliquotTarget(BEFORE, turns, _with_aliquot(request.before))
+        self._own = [target for target in (self._before, self._ours) if target is not None]
         self._baselines: Sequence[LatencyTarget] = (
             BaselineTarget("bare", BARE, UVICORN),
             PingPongTarget(),
@@ -43,18 +56,19 @@ class LatencyBench:
         )
         self._peers: Sequence[LatencyTarget] = [PeerTarget(peer) for peer in PEERS]
         self._measured: dict[str, TargetResult] = {}
-        each_round = len(self._baselines) + 1
+        each_round = len(self._baselines) + len(self._own)
         self.steps = len(self._peers) + self._rounds * each_round + self._peer_rounds * len(self._peers) + 2
 
     def run(self, on_step: Callable[[str], None]) -> BenchResult:
-        for target in (*self._baselines, self._ours, *self._peers):
+        for target in (*self._baselines, *self._own, *self._peers):
             peer = target in self._peers
             if peer:
                 on_step(f"preparing {target.name}")
             self._prepare(target, on_step if peer else lambda _: None, is_peer=peer)
         for number in range(self._rounds):
             peers = self._peers if number < self._peer_rounds else ()
-            for target in (*self._baselines, self._ours, *peers):
+            own = self._own[::-1] if number % 2 else self._own  # neither version always comes first
+            for target in (*self._baselines, *own, *peers):
                 on_step(f"round {number + 1} of {self._rounds}: {target.name}")
                 self._measure(number, target)
         on_step("functions that import torch")
@@ -65,8 +79,10 @@ class LatencyBench:
         kinds, reason = self._kinds()
         if reason:
             self._measured["kinds"] = TargetResult("Aliquot, kinds of calls", "", reason=reason)
-        extras, found = self._extras(torch), list(self._measured.values())
-        return BenchResult("latency", self._quick, goals(found, extras), tables(found, extras, self._title(), kinds))
+        extras, found = _extras(self._ours, torch), list(self._measured.values())
+        before = None if self._before is None else _extras(self._before, None)
+        shown = tables(found, extras, self._title(), kinds, before)
+        return BenchResult("latency", self._quick, goals(found, extras), shown)
 
     def draw(self, path: Path) -> None:
         draw(list(self._measured.values()), path)
@@ -101,23 +117,6 @@ class LatencyBench:
         except (MeasurementError, CallError) as error:
             return [], str(error)
 
-    def _extras(self, torch: TorchStart | None) -> PlatformFigures:
-        ours = self._ours
-        ratios = [many / one for one, many in zip(ours.one_per_second, ours.many_per_second, strict=False)]
-        return PlatformFigures(
-            up_s=_median(ours.up_s),
-            idle_mb=_median(ours.idle_mb),
-            loaded_mb=_median(ours.loaded_mb),
-            many_to_one=_median(ratios),
-            one_per_second=_median(ours.one_per_second),
-            many_per_second=_median(ours.many_per_second),
-            cold_ms=_median([cold.whole_ms for cold in ours.cold]),
-            cold_init_ms=_median([cold.init_ms for cold in ours.cold]),
-            torch_cold_ms=torch.cold.whole_ms if torch else None,
-            torch_init_ms=torch.cold.init_ms if torch else None,
-            torch_plain_ms=torch.plain_ms if torch else None,
-        )
-
     def _title(self) -> str:
         typical, worst = load_of_others(list(self._measured.values())) or (0, 0)
         busy = f"{typical:.0%} of the machine busy with other things meanwhile (at worst {worst:.0%})"
@@ -128,6 +127,34 @@ class LatencyBench:
             f"{peers}, {self._seconds:g} s each; {cores} cores, Python {machine.python_version()},"
             f" {busy}"
         )
+
+
+def _with_aliquot(python: Path) -> str:
+    """Return the path of an interpreter. Raises `InputError` if it cannot import Aliquot."""
+    try:
+        run([str(python), "-c", "import aliquot.cli"])
+    except (MeasurementError, OSError) as error:
+        raise InputError(
+            f"--before: {python} is no Python interpreter of an environment with Aliquot: {error}"
+        ) from error
+    return str(python)
+
+
+def _extras(ours: AliquotTarget, torch: TorchStart | None) -> PlatformFigures:
+    ratios = [many / one for one, many in zip(ours.one_per_second, ours.many_per_second, strict=False)]
+    return PlatformFigures(
+        up_s=_median(ours.up_s),
+        idle_mb=_median(ours.idle_mb),
+        loaded_mb=_median(ours.loaded_mb),
+        many_to_one=_median(ratios),
+        one_per_second=_median(ours.one_per_second),
+        many_per_second=_median(ours.many_per_second),
+        cold_ms=_median([cold.whole_ms for cold in ours.cold]),
+        cold_init_ms=_median([cold.init_ms for cold in ours.cold]),
+        torch_cold_ms=torch.cold.whole_ms if torch else None,
+        torch_init_ms=torch.cold.init_ms if torch else None,
+        torch_plain_ms=torch.plain_ms if torch else None,
+    )
 
 
 def _median(values: Sequence[float]) -> float | None:

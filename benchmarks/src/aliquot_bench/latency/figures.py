@@ -8,9 +8,9 @@ from msgspec import Struct
 
 from aliquot_bench.latency.kinds import KindFigures
 from aliquot_bench.latency.targets import LoadSample
-from aliquot_bench.result import Goal, ResultTable, at_least, at_most
+from aliquot_bench.result import Goal, ResultTable, at_least, at_most, cell
 
-BARE, OURS = "ASGI echo", "Aliquot"
+BARE, OURS, BEFORE = "ASGI echo", "Aliquot", "Aliquot, before"
 COLUMNS = [
     "",
     "version",
@@ -21,6 +21,19 @@ COLUMNS = [
     "CPU µs each",
     "settings",
 ]
+
+PLATFORM = (  # figures of Aliquot alone, with their names in the table
+    ("one_per_second", "requests/s, 1 function, paths chosen in turn"),
+    ("many_per_second", "requests/s, 100 functions, paths chosen in turn"),
+    ("idle_mb", "server memory idle, MB"),
+    ("loaded_mb", "server memory after the load, MB"),
+    ("up_s", "start until /health answers, s"),
+    ("cold_ms", "first call of a no-op, ms"),
+    ("cold_init_ms", "of that the sandbox's start (initTime), ms"),
+    ("torch_cold_ms", "first call of a function that imports torch, ms"),
+    ("torch_init_ms", "of that the sandbox's start (initTime), ms"),
+    ("torch_plain_ms", '`python -c "import torch"`, ms'),
+)
 
 
 class TargetResult(Struct):
@@ -84,9 +97,26 @@ def typical(measured: TargetResult, figure: Figure) -> float | None:
     return median(map(figure, measured.samples.values())) if measured.is_valid else None
 
 
+def extremes(measured: TargetResult, figure: Figure) -> tuple[float, float]:
+    """Return the smallest and the largest value of a figure over the rounds."""
+    values = [figure(sample) for sample in measured.samples.values()]
+    return min(values), max(values)
+
+
+def _all_cpu_us(measured: TargetResult) -> list[float]:
+    return [sample.cpu_us for sample in measured.samples.values() if sample.cpu_us is not None]
+
+
 def _cpu_us(measured: TargetResult) -> float | None:
-    known = [sample.cpu_us for sample in measured.samples.values() if sample.cpu_us is not None]
+    known = _all_cpu_us(measured)
     return median(known) if known else None
+
+
+def _with_spread(values: Sequence[float]) -> str | float | None:
+    """Return the median, with the smallest and the largest value if there are several."""
+    if len(values) < 2:  # noqa: PLR2004 - one value has no spread
+        return values[0] if values else None
+    return f"{cell(float(median(values)))} ({cell(float(min(values)))} to {cell(float(max(values)))})"
 
 
 def load_of_others(targets: Sequence[TargetResult]) -> tuple[float, float] | None:
@@ -152,40 +182,44 @@ def goals(targets: Sequence[TargetResult], extras: PlatformFigures) -> list[Goal
 
 
 def tables(
-    targets: Sequence[TargetResult], extras: PlatformFigures, title: str, kinds: Sequence[KindFigures] = ()
+    targets: Sequence[TargetResult],
+    extras: PlatformFigures,
+    title: str,
+    kinds: Sequence[KindFigures] = (),
+    before: PlatformFigures | None = None,
 ) -> list[ResultTable]:
-    """Make the tables of the compared servers, of Aliquot alone, and of targets without valid samples."""
+    """Make the tables of the compared servers, of Aliquot alone, and of targets without valid samples.
+
+    `before` has the figures of an earlier version of Aliquot, if one was measured.
+    """
     figures = (p50_one_caller, p50_all_callers, p99_all_callers, per_second)
     rows: list[list[str | float | None]] = [
         [
             target.name,
             target.version,
-            *(typical(target, figure) for figure in figures),
-            _cpu_us(target),
+            *(_with_spread([figure(sample) for sample in target.samples.values()]) for figure in figures),
+            _with_spread(_all_cpu_us(target)),
             target.settings,
         ]
         for target in targets
         if target.is_valid
     ]
     left_out: list[list[str | float | None]] = [[t.name, t.version, t.reason] for t in targets if not t.is_valid]
-    more: list[list[str | float | None]] = [
-        ["requests/s, 1 function, paths chosen in turn", extras.one_per_second],
-        [f"requests/s, {100} functions, paths chosen in turn", extras.many_per_second],
-        ["server memory idle, MB", extras.idle_mb],
-        ["server memory after the load, MB", extras.loaded_mb],
-        ["start until /health answers, s", extras.up_s],
-        ["first call of a no-op, ms", extras.cold_ms],
-        ["of that the sandbox's start (initTime), ms", extras.cold_init_ms],
-        ["first call of a function that imports torch, ms", extras.torch_cold_ms],
-        ["of that the sandbox's start (initTime), ms", extras.torch_init_ms],
-        ['`python -c "import torch"`, ms', extras.torch_plain_ms],
-    ]
-    found = [ResultTable(title, COLUMNS, rows), ResultTable("Aliquot: memory and starts", ["", "median"], more)]
+    found = [ResultTable(title, COLUMNS, rows), _platform_table(extras, before)]
     if kinds:
         columns = ["", "p50 ms, 32", "p99 ms, 32", "requests/s, 32", "CPU µs each"]
         rates: list[list[str | float | None]] = [[one.kind, *_figures_of(one)] for one in kinds]
         found.append(ResultTable("Aliquot: kinds of warm calls", columns, rates))
     return [*found, ResultTable("Left out", ["", "version", "why"], left_out)] if left_out else found
+
+
+def _platform_table(extras: PlatformFigures, before: PlatformFigures | None) -> ResultTable:
+    """Make the table of memory and starts, with a column for the earlier version if there is one."""
+    columns, shown = ["", "median"], [extras]
+    if before is not None:
+        columns, shown = [*columns, "before"], [*shown, before]
+    rows: list[list[str | float | None]] = [[text, *(getattr(one, name) for one in shown)] for name, text in PLATFORM]
+    return ResultTable("Aliquot: memory and starts", columns, rows)
 
 
 def _figures_of(one: KindFigures) -> tuple[float | None, ...]:

@@ -106,10 +106,12 @@ def up(folder: Path, python: str = sys.executable, options: Sequence[str] = ()) 
 class AliquotTarget:
     """A warm blocking no-op, and the other figures of the server."""
 
-    name = "Aliquot"
     settings = "as installed: key, scheduler, journal, records, a sandbox per concurrent call"
 
-    def __init__(self, turns: int) -> None:
+    def __init__(self, name: str, turns: int, python: str = sys.executable) -> None:
+        """`python` is the interpreter of the environment whose version is measured."""
+        self.name = name
+        self._python = python
         self._turns = turns  # comparisons of one function with a hundred per round
         self.up_s: list[float] = []
         self.idle_mb: list[float] = []
@@ -122,7 +124,7 @@ class AliquotTarget:
         return ""
 
     def measure(self, seconds: float) -> LoadSample:
-        with scratch() as folder, up(folder) as platform:
+        with scratch() as folder, up(folder, self._python) as platform:
             time.sleep(SETTLE_S)
             self.up_s.append(platform.up_s)
             self.idle_mb.append(platform.memory_mb())
