@@ -159,12 +159,19 @@ def poll(name: Name = "", data: Data = None, as_json: AsJson = False) -> None:
 
 
 def _record(gateway: GatewayClient, activation_id: str, *, wait: bool) -> dict[str, Any]:
+    if activation_id and wait:
+        return wait_for_record(gateway, activation_id)
+    return gateway.activation(find_id(gateway, activation_id))
+
+
+def find_id(gateway: GatewayClient, activation_id: str) -> str:
+    """Return the id, or that of the last call if it is empty."""
     if activation_id:
-        return wait_for_record(gateway, activation_id) if wait else gateway.activation(activation_id)
+        return activation_id
     last = gateway.send("GET", f"{NAMESPACE}/activations", "the last activation", query={"limit": 1})
     if not last:
         raise NotFoundError("there are no activations yet; aliquot invoke makes one")
-    return gateway.activation(str(last[0]["activationId"]))
+    return str(last[0]["activationId"])
 
 
 def _table(found: list[dict[str, Any]]) -> None:

@@ -33,6 +33,7 @@ COMMANDS = {
     "workflow": CommandEntry("workflow.app", DEVELOP),
     "kernel": CommandEntry("kernel.app", DEVELOP),
     "logs": CommandEntry("logs.logs", DEVELOP),
+    "why": CommandEntry("why.why", DEVELOP),
     "latency": CommandEntry("latency.latency", DEVELOP),
     "list": CommandEntry("functions.list_functions", DEVELOP),
     "delete": CommandEntry("functions.delete", DEVELOP),

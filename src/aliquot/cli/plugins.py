@@ -27,7 +27,7 @@ class RootGroup(TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401 - typer's own type, which changes its module
         from importlib.metadata import entry_points
 
-        return list(dict.fromkeys([*super().list_commands(ctx), *entry_points(group=ENTRY_POINTS).names]))
+        return list(dict.fromkeys([*super().list_commands(ctx), *sorted(entry_points(group=ENTRY_POINTS).names)]))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401 - as above
         command = super().get_command(ctx, cmd_name)

@@ -40,6 +40,7 @@ from aliquot.live.gateway.http.listeners import listen, url_of
 from aliquot.live.gateway.http.sandbox_connections import SandboxConnections
 from aliquot.live.gateway.invocation.protocol import make_protocol
 from aliquot.live.gateway.settings import GatewaySettings
+from aliquot.live.history.questions import HistoryQuestions
 from aliquot.live.invocations.metrics import Metrics
 from aliquot.live.invocations.recent_functions import prepare_recent
 from aliquot.live.invocations.recovery import recover_calls
@@ -209,6 +210,7 @@ async def _serve(
             metrics=metrics,
             payloads=payloads,
             connections=open_connections,
+            history=HistoryQuestions(store, data.path),
         )
         chores: list[asyncio.Task[Any]] = [
             asyncio.create_task(keep_pruned(store, settings.retention, lambda: _weights_of(catalogue))),

@@ -86,6 +86,9 @@ class FakePlatform:
                 return True
         return False
 
+    def is_open(self, owner: str, activation_id: str) -> bool:
+        return any(call.id == activation_id and call.namespace.owner == owner for call in self.calls)
+
     async def activation(self, owner: str, activation_id: str) -> Activation | None:
         return await self.store.activation(owner, activation_id)
 

@@ -131,7 +131,7 @@ async def test_the_operators_endpoints_require_the_operators_token():
         routes = [endpoint for endpoint in g.app.endpoints if endpoint.access == "operator"]
         assert len(routes) >= 8
         for endpoint in routes:
-            path = endpoint.path.format(name="guest", uuid="x", dataset="d")
+            path = endpoint.path.format(name="guest", uuid="x", dataset="d", id="0" * 32)
             for given in ({}, {"authorization": encoded(g.key)}, {"authorization": "Bearer x"}):
                 answer = await g.request(endpoint.method, path, headers=given, auth=None, json={})
                 assert (answer.status_code, answer.json()["error"]) == WRONG

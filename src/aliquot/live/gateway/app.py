@@ -35,11 +35,13 @@ from aliquot.live.gateway.resources.models import ModelEndpoints
 from aliquot.live.gateway.resources.openapi import OpenApiEndpoints
 from aliquot.live.gateway.resources.operator import OperatorEndpoints
 from aliquot.live.gateway.resources.sessions import SessionEndpoints
+from aliquot.live.gateway.resources.timelines import TimelineEndpoints
 from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.gateway.web.handler import WebActions, WebRoute
 from aliquot.live.gateway.web.running import WebActionRunner
 from aliquot.live.gateway.web.target import PREFIX as WEB
 from aliquot.live.gateway.web.target import WebTargets
+from aliquot.live.history.questions import HistoryQuestions
 from aliquot.live.invocations.metrics import Metrics
 from aliquot.live.invocations.platform import Platform
 from aliquot.live.invocations.rate_limits import CallTotals, RateLimiters
@@ -72,6 +74,7 @@ class Gateway:
         metrics: Metrics | None = None,
         payloads: MappingBudget | None = None,
         connections: Connections | None = None,
+        history: HistoryQuestions | None = None,
     ) -> None:
         """Put the parts together. Parts that are not given are made here, without buffers shared with sandboxes."""
         self._platform = platform
@@ -95,6 +98,7 @@ class Gateway:
         self._metrics = metrics or Metrics()
         self._dispatcher = TriggerDispatcher(platform, catalogue, self.rate_limiters, self._metrics)
         self.alarms = AlarmScheduler(store, catalogue, self._dispatcher.fire)
+        self._history = history or HistoryQuestions(store, None)
         self._operator_token = operator_token
         self._operator_auth = OperatorAuth(operator_token)
         self.request_ids = RequestIds()
@@ -146,6 +150,7 @@ class Gateway:
             *AlarmEndpoints(catalogue, self.alarms, settings.alarms_per_namespace).endpoints(),
             *SecretEndpoints(self._secrets, catalogue).endpoints(),
             *ActivationEndpoints(platform, store, self._responses).endpoints(),
+            *TimelineEndpoints(platform, self._history).endpoints(),
             *ExecutionEndpoints(platform.workflows, store, catalogue, self._metrics, self._responses).endpoints(),
             *GraphEndpoints(platform.workflows, store, catalogue).endpoints(),
             *SessionEndpoints(self.sessions).endpoints(),

@@ -68,6 +68,10 @@ class Platform(Protocol):
         """Send a call's log lines and its end to the follower. Returns whether the owner has such a call."""
         ...
 
+    def is_open(self, owner: str, activation_id: str) -> bool:
+        """Return whether the owner has a call with this id that has not ended."""
+        ...
+
     async def activation(self, owner: str, activation_id: str) -> Activation | None: ...
 
     def deploy(self, resolved: ResolvedAction) -> None:

@@ -235,13 +235,17 @@ class Service:
             self._engine.post(InvocationCancelled(call.id, reason))
 
     def follow(self, owner: str, activation_id: str, follower: Follower) -> bool:
-        call = self.calls.get(activation_id)
-        if call is None or call.namespace.owner != owner:
+        if not self.is_open(owner, activation_id):
             return False
+        call = self.calls[activation_id]
         for line in self._performer.output.of_call(call):
             follower.printed(line)
         call.follow(follower)
         return True
+
+    def is_open(self, owner: str, activation_id: str) -> bool:
+        call = self.calls.get(activation_id)
+        return call is not None and call.namespace.owner == owner
 
     async def activation(self, owner: str, activation_id: str) -> Activation | None:
         return await self._store.activation(owner, activation_id)

@@ -43,7 +43,7 @@ _SECURITY: dict[EndpointAccess, list[dict[str, list[str]]]] = {
     EndpointAccess.PUBLISHED: [{"key": []}],
     EndpointAccess.OPERATOR: [{"operator": []}],
 }
-_ACTIVATION = "/activations/{id}"
+_ACTIVATION = "/namespaces/{namespace}/activations/{id}"
 _ACTIVATION_HEADER = "x-openwhisk-activation-id"
 _HTML = (b"content-type", b"text/html; charset=utf-8")
 

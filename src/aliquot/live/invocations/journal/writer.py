@@ -17,7 +17,10 @@ from aliquot.core.units import MIB
 from aliquot.live.invocations.journal import snapshot
 from aliquot.live.store.base import Store
 
-SEGMENT_BYTES = 64 * MIB
+# A question about a call replays its segment from the beginning, so segments are short. A snapshot delays calls, so
+# there are few of them when they are large.
+MIN_SEGMENT_BYTES = 16 * MIB
+MIN_SNAPSHOTS = 20  # size of a segment, counted in snapshots
 
 
 class JournalStep(Struct, frozen=True, array_like=True, gc=False):
@@ -38,15 +41,16 @@ class JournalWriter:
         self._settings = settings
         self._encode = msgspec.msgpack.Encoder().encode
         self._events = 0
-        self._bytes = SEGMENT_BYTES  # counts as full, so that the first step opens a segment
+        self._bytes = self._max_bytes = MIN_SEGMENT_BYTES  # counts as full, so that the first step opens a segment
 
     def before_step(self) -> None:
         """Open a new segment if the current one is full. Its snapshot is the state before the step."""
-        if self._bytes < SEGMENT_BYTES:
+        if self._bytes < self._max_bytes:
             return
         body = snapshot.take(self._scheduler, self._settings, now_ms=now_ms())
         self._store.open_segment(body)
         self._bytes = len(body)
+        self._max_bytes = max(MIN_SEGMENT_BYTES, MIN_SNAPSHOTS * len(body))
 
     def after_step(self, now: float, events: Sequence[Event], commands: Sequence[Command]) -> None:
         body = self._encode((self._events, now, events, commands))

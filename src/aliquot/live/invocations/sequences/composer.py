@@ -170,6 +170,9 @@ class Composer:
         composition.call.follow(follower)
         return True
 
+    def is_open(self, owner: str, activation_id: str) -> bool:
+        return self._service.is_open(owner, activation_id)
+
     @property
     def sessions(self) -> LiveSessions:
         return self._service.sessions

@@ -1,0 +1,1 @@
+"""History: what happened to a call and why, from a replay of the journal."""

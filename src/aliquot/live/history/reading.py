@@ -1,0 +1,106 @@
+"""Find a call in the journal of a data folder, and replay the core around it.
+
+A replay begins at the snapshot of a segment, so only the segments since then are read. The causes of a wait come from
+the scheduler itself in the state that it had at each step.
+"""
+
+from collections.abc import Iterator
+from math import inf
+from pathlib import Path
+
+import msgspec
+
+from aliquot.core.errors import EventError, InputError
+from aliquot.core.scheduler import Scheduler
+from aliquot.live.history.records import CallTimeline
+from aliquot.live.history.tracking import CallTracker
+from aliquot.live.invocations.journal import snapshot
+from aliquot.live.invocations.journal.format import read_step
+from aliquot.live.invocations.journal.writer import JournalStep
+from aliquot.live.store.base import JournalEntry
+from aliquot.live.store.journal import SegmentHead, read_heads, read_journal
+
+MAX_OLDER_SEGMENTS = 3  # looked at if a clock was changed, so that the call is not where its time says
+RECOVERY_S = 10.0  # after its start a server takes up the calls of the one before
+
+
+class HistoryMissingError(Exception):
+    """The journal does not have the call. The text says why."""
+
+
+class _Head(msgspec.Struct, frozen=True):
+    """The part of a snapshot that tells its time and format, without the state."""
+
+    taken_ms: int
+    format: int = 1
+
+
+def read_timeline(data: Path, invocation: str, near_ms: int) -> CallTimeline:
+    """Return the timeline of a call that arrived at about `near_ms`. Raises `HistoryMissingError` and `InputError`."""
+    rows = _first_rows(read_heads(data), near_ms)
+    if not rows:
+        raise HistoryMissingError("the journal does not reach back to it")
+    found: CallTimeline | None = None
+    for row in rows:
+        tracker = CallTracker(invocation)
+        began_s = _follow(tracker, read_journal(data, after=row - 1))
+        timeline = tracker.timeline()
+        if found is not None and timeline is None:
+            return found
+        if timeline is not None and timeline.arrived - began_s > RECOVERY_S:
+            return timeline
+        found = timeline or found  # a call that came with the start of a server may have come before
+    if found is not None:
+        return found
+    raise HistoryMissingError("the journal has no such call; sequences and workflows have none, their parts have")
+
+
+def _first_rows(heads: Iterator[SegmentHead], near_ms: int) -> list[int]:
+    """Return the first rows of the segments to begin with: the last one taken before the time, then a few older."""
+    readable, before = [], []
+    for head in heads:
+        taken = msgspec.msgpack.decode(head.body, type=_Head)
+        if taken.format == snapshot.FORMAT:
+            readable.append(head.row)
+            if taken.taken_ms <= near_ms:
+                before.append(head.row)
+    return (before or readable[:1])[: -MAX_OLDER_SEGMENTS - 1 : -1]
+
+
+def _follow(tracker: CallTracker, entries: Iterator[JournalEntry]) -> float:
+    """Replay the entries until the call has ended. Return when the first run of a server began, in epoch seconds."""
+    scheduler: Scheduler | None = None
+    head: snapshot.SchedulerSnapshot | None = None
+    offset_s: float | None = None  # from the scheduler's clock to epoch seconds
+    began_s: float | None = None
+    for entry in entries:
+        if entry.number == 0:
+            head = snapshot.read(entry.body)
+            continue
+        if head is None:
+            break
+        step = read_step(entry.body, head.format)
+        if entry.number == 1 and (scheduler is None or step.first == 0):
+            if head.format != snapshot.FORMAT:
+                break
+            scheduler = snapshot.restore(head)
+            tracker.begin_run(scheduler)
+            offset_s = head.taken_ms / 1000 - step.now
+            if began_s is None:
+                began_s = head.taken_ms / 1000 if step.first == 0 else -inf
+        if scheduler is None or offset_s is None:
+            break
+        _perform(scheduler, step)
+        tracker.take(step, scheduler, step.now + offset_s)
+        if tracker.has_ended:
+            break
+    return -inf if began_s is None else began_s
+
+
+def _perform(scheduler: Scheduler, step: JournalStep) -> None:
+    try:
+        again = scheduler.step(step.now, step.events)
+    except EventError:  # it was refused then, too
+        return
+    if again != step.commands:
+        raise InputError(f"journal: a replay differs at step {step.first}; aliquot replay shows where")
