@@ -38,7 +38,7 @@ def test_the_lines_of_the_page_tell_the_cause_of_the_wait(platform):
 
 def test_the_pieces_add_up_to_the_call(platform):
     deploy_both(platform)
-    platform.aliquot("invoke", "lab.train", "-p", "seconds=0.5", "--no-wait")
+    platform.aliquot("invoke", "lab.train", "-p", "seconds=3", "--no-wait")
     platform.aliquot("invoke", "lab.classify")
     told = platform.json("why")
     assert causes(told) == ["full"]
@@ -56,7 +56,7 @@ def test_other_tenants_are_shown_without_names_except_to_the_operator(platform):
     key = platform.create_namespace("stranger")
     other = {"ALIQUOT_URL": platform.url, "ALIQUOT_KEY": key}
     platform.aliquot("deploy", "busy.py", **other)
-    platform.aliquot("invoke", "lab.train", "-p", "seconds=0.5", "--no-wait")
+    platform.aliquot("invoke", "lab.train", "-p", "seconds=3", "--no-wait")
     platform.aliquot("invoke", "lab.classify", **other)
     told = platform.json("why", **other)
     assert [holder["namespace"] for holder in told["pieces"][0]["holders"]] == ["others"]
@@ -70,7 +70,7 @@ def test_other_tenants_are_shown_without_names_except_to_the_operator(platform):
 
 def test_a_call_that_still_waits_is_told_as_far_as_it_came(platform):
     deploy_both(platform)
-    platform.aliquot("invoke", "lab.train", "-p", "seconds=3", "--no-wait")
+    platform.aliquot("invoke", "lab.train", "-p", "seconds=30", "--no-wait")
     waiting = platform.aliquot("invoke", "lab.classify", "--no-wait").strip()
     told = platform.json("why", waiting)
     assert (told["end"], causes(told)) == ("open", ["full"])
