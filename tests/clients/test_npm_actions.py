@@ -275,3 +275,11 @@ def test_a_stranger_reaches_none_of_it(client, stranger, action):
             getattr(stranger.actions, verb)(options)
         assert error.value.status == 403, verb
     assert client.actions.get(action)["version"] == "0.0.1"
+
+
+def test_a_workflow_is_created_and_started_as_any_action(client):
+    definition = '{"StartAt": "A", "States": {"A": {"Type": "Pass", "ResultPath": "$.seen", "Result": 1, "End": true}}}'
+    client.actions.create({"name": "flow", "action": definition, "kind": "workflow"})
+    asked = {"name": "flow", "blocking": True, "result": True, "params": {"n": 2}}
+    assert client.actions.invoke(asked) == {"n": 2, "seen": 1}
+    client.actions.delete("flow")

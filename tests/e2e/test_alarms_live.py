@@ -268,3 +268,21 @@ def test_feeds_reach_a_gateway_whose_certificate_nobody_signed(tmp_path):
         tenant.make_alarm("tick", cron=EVERY_SECOND)
         tenant.wait_for("tick", 1)
         tenant.http.close()
+
+
+def test_an_alarm_starts_a_workflow(tenant):
+    definition = '{"StartAt": "A", "States": {"A": {"Type": "Pass", "End": true}}}'
+    tenant.make_trigger("flowing")
+    tenant.http.put("_/actions/flow", json={"exec": {"kind": "workflow", "code": definition}}).raise_for_status()
+    rule = {"trigger": "/_/flowing", "action": "/_/flow"}
+    tenant.http.put("_/rules/flowing-rule", json=rule).raise_for_status()
+    payload = {"n": 1}
+    made = tenant.feed("CREATE", "flowing", cron=EVERY_SECOND, trigger_payload=payload)
+    assert made == (200, {"status": "success"})
+    listed = wait_until(
+        lambda: tenant.http.get("_/executions", params={"workflow": "flow", "status": "SUCCEEDED"}).json(),
+        what="an execution that the alarm has started",
+    )
+    tenant.feed("DELETE", "flowing")
+    found = tenant.http.get(f"_/executions/{listed[0]['executionId']}").json()
+    assert payload.items() <= found["output"].items()

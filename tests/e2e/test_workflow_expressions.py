@@ -70,3 +70,11 @@ def test_a_workflow_and_an_execution_are_drawn(client):
     assert client.get("workflows/inc/graph").status_code == 409
     assert client.get(f"executions/{'0' * 32}/graph").status_code == 404
     assert client.get("workflows/nothing/graph").status_code == 404
+
+
+def test_a_state_with_thousands_of_queries_is_compiled_beside_the_event_loop(client):
+    parameters = {f"k{number}.$": "States.MathAdd($.n, 1)" for number in range(2000)}
+    deploy(client, "huge", chain({"Type": "Pass", "Parameters": parameters}), durable=False)
+    answer = client.post("actions/huge?blocking=true&result=true", json={"n": 1})
+    assert answer.status_code == 200, answer.text
+    assert answer.json() == {f"k{number}": 2 for number in range(2000)}

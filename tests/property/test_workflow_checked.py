@@ -13,7 +13,7 @@ from workflow_shell import SECRET, Shell, error
 from workflow_strategies import VALUE, jsonata_machines, machines
 
 from aliquot.workflow.graph import graph_of
-from aliquot.workflow.interpreter import Execution
+from aliquot.workflow.interpreter import Evaluate, Execution, Started, evaluate
 from aliquot.workflow.language import checked_machine, read_definition
 from aliquot.workflow.query.jsonata import compile_jsonata
 from aliquot.workflow.query.short_jsonata import MAX_SHORT_VALUE_SIZE, UnusualError, compile_short
@@ -124,3 +124,26 @@ def test_other_expressions_are_left_to_the_package(source):
 def test_a_value_that_is_too_large_to_look_at_is_unusual():
     with pytest.raises(UnusualError):
         compile_short("$v")(scope(None, {"v": ["x" * MAX_SHORT_VALUE_SIZE]}))
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        {"Type": "Pass", "Parameters": {f"k{number}.$": "$.a" for number in range(100)}, "End": True},
+        {"Type": "Pass", "InputPath": "$." + "a" * 4000, "End": True},
+        {"Type": "Pass", "QueryLanguage": "Python", "Output": ["{% 1 + 1 %}"] * 100, "End": True},
+        {
+            "Type": "Choice",
+            "Choices": [{"Variable": "$.a", "NumericEquals": number, "Next": "B"} for number in range(1, 100)],
+            "Default": "A",
+        },
+    ],
+)
+def test_a_state_with_many_or_long_queries_is_not_compiled_on_the_event_loop(state):
+    definition = {"StartAt": "A", "States": {"A": state, "B": {"Type": "Succeed"}}}
+    value = {"a": 1, "a" * 4000: 2}
+    here, whole = Execution(checked_machine(definition)), checked_machine(definition, whole=True)
+    (command,) = here.step([Started("x", value)], 0.0)
+    assert isinstance(command, Evaluate)
+    (finish,) = here.step([evaluate(whole, command)], 0.0)
+    assert finish == Execution(whole).step([Started("x", value)], 0.0)[-1]

@@ -88,7 +88,7 @@ def _limit(seconds: float) -> None:
 
 def _evaluated(request: EvaluateRequest, machines: dict[str, Machine]) -> WorkerReply:
     if request.definition is not None:
-        machines[request.digest] = checked_machine(parse_json(request.definition.decode()))
+        machines[request.digest] = checked_machine(parse_json(request.definition.decode()), whole=True)
     number = request.command.evaluation
     try:
         reply = evaluate(machines[request.digest], request.command)

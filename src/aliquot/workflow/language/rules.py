@@ -5,7 +5,7 @@ from collections.abc import Callable
 from aliquot.workflow.errors import ALL
 from aliquot.workflow.language.phases import catch_phase, choose_phase, through_phase
 from aliquot.workflow.language.records import Catcher, Phase, Retrier
-from aliquot.workflow.language.sources import Fields, is_count, is_seconds
+from aliquot.workflow.language.sources import Fields, is_count, is_seconds, not_here
 from aliquot.workflow.query.choice import compile_rule
 from aliquot.workflow.query.languages import JSONPATH, is_expression
 from aliquot.workflow.query.templates import Query, constant
@@ -115,6 +115,9 @@ def read_choices(fields: Fields) -> tuple[Phase, tuple[str, ...]]:
     raw = fields.raw.get("Choices")
     if not isinstance(raw, list) or not raw:
         fields.complain("Choices", "expected a list of rules, which must not be empty")
+    if fields.deferred and isinstance(raw, list):  # it was checked, and its rules run elsewhere
+        last = [fields.raw["Default"]] if "Default" in fields.raw else []
+        return Phase(not_here, slow=True), (*(row["Next"] for row in raw), *last)
     rules: list[tuple[Query, Phase]] = []
     targets = []
     for position, row in enumerate(rows(fields, "Choices")):

@@ -15,6 +15,14 @@ Test = Callable[[Value], bool]
 INPUT_PARTS = ("input", "context")
 
 
+def not_here(_: Scope) -> Value:
+    """Refuse to run a query that was not compiled, because a worker runs it."""
+    raise RuntimeError("the queries of this state run beside the event loop")
+
+
+DEFERRED = Query(not_here, slow=True)
+
+
 class Fields:
     """The fields of one state, or of one rule in it. Complaints go to a common list.
 
@@ -28,12 +36,16 @@ class Fields:
         raw: Mapping[str, Value],
         complaints: list[Complaint],
         compilers: TextCompilers = CHECKING,
+        *,
+        deferred: bool = False,
     ) -> None:
+        """`deferred` leaves the queries of a checked state uncompiled. Its phases cannot run here then."""
         self.state = state
         self.language = language
         self.raw = raw
         self.complaints = complaints
         self.compilers = compilers
+        self.deferred = deferred
         self.reads: list[tuple[str, str]] = []
 
     def complain(self, field: str, reason: str) -> None:
@@ -41,12 +53,14 @@ class Fields:
 
     def inner(self, raw: Mapping[str, Value]) -> "Fields":
         """Return the fields of a rule inside the state. What it reads counts as read by the state."""
-        fields = Fields(self.state, self.language, raw, self.complaints, self.compilers)
+        fields = Fields(self.state, self.language, raw, self.complaints, self.compilers, deferred=self.deferred)
         fields.reads = self.reads
         return fields
 
     def compiled(self, field: str, compile_query: Callable[[], Query], parts: tuple[str, ...] = INPUT_PARTS) -> Query:
         """Return a compiled query, or a constant after a complaint."""
+        if self.deferred:
+            return DEFERRED
         try:
             query = compile_query()
         except QueryRefusedError as error:
