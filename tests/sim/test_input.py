@@ -26,10 +26,11 @@ def trace(tmp_path, text, name="A.csv"):
 
 
 def test_an_arrivals_file_with_all_its_columns(tmp_path):
-    text = "time_s,function,tenant,run_s,deadline_s,cost_limit,session,late\n0,f,ann,2.5,10,3,s,drop\n1.5,g,,,,,,\n"
+    header = "time_s,function,tenant,run_s,deadline_s,cost_limit,session,late,key"
+    text = f"{header}\n0,f,ann,2.5,10,3,s,drop,a\n1.5,g,,,,,,,\n"
     first, second = trace(tmp_path, text)
-    assert tuple(first) == (0, "f", "ann", 2.5, 10, 3, "s", (), "drop")
-    assert tuple(second) == (1.5, "g", "default", None, None, None, None, (), "run")
+    assert tuple(first) == (0, "f", "ann", 2.5, 10, 3, "s", (), "drop", "a")
+    assert tuple(second) == (1.5, "g", "default", None, None, None, None, (), "run", None)
     assert isinstance(first.time_s, int)
 
 

@@ -29,7 +29,7 @@ def simulate(
         Path,
         typer.Option(
             help="A CSV file with time_s, function and maybe tenant, run_s, deadline_s, cost_limit, session, reads, "
-            "late."
+            "late, key."
         ),
     ],
     functions: Annotated[
@@ -111,6 +111,10 @@ def simulate(
             "name a graph instead of a function."
         ),
     ] = None,
+    result_ttl: Annotated[
+        float, typer.Option(min=0, help="The seconds for which results are kept for calls with the same key.")
+    ] = 0,
+    result_cache: Annotated[str, typer.Option(help="The memory for kept results, of 4 KiB each.")] = "256MiB",
     files: Annotated[
         Path | None, typer.Option(help="A CSV file with dataset,path,mib: the files that calls may read.")
     ] = None,
@@ -159,6 +163,7 @@ def simulate(
     from aliquot.sim.engine import Scenario
     from aliquot.sim.graphs import read_graphs
     from aliquot.sim.nodes import parse_losses
+    from aliquot.sim.results import ResultSettings
     from aliquot.sim.traces import FunctionsFile, TraceFile
 
     outputs = ComparisonFiles(json, plot, schedule, calls)
@@ -203,6 +208,7 @@ def simulate(
         nodes,
         parse_losses(lose or [], nodes),
         known,
+        ResultSettings(result_ttl, parse_size(result_cache, "--result-cache")),
     )
     compare(scenario, runs, outputs, f"{arrivals.name} on {len(all_devices)} devices, D = {concurrency}")
 

@@ -20,6 +20,7 @@ class Arrival(NamedTuple):
     session: str | None = None  # name of the tenant's session
     reads: tuple[str, ...] = ()  # files that the call opens one after the other, as `dataset/path`
     late: Late = Late.RUN  # what follows if its promise is broken
+    key: str | None = None  # calls with the same key have the same result
 
 
 class WorkloadOverview(NamedTuple):

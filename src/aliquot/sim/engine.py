@@ -35,7 +35,6 @@ from aliquot.core.errors import SchedulerError
 from aliquot.core.events import (
     DeviceAdded,
     Event,
-    ExecutionArrived,
     FunctionDeployed,
     GraphDeployed,
     HostMemorySet,
@@ -60,6 +59,7 @@ from aliquot.sim.graphs import called_flows
 from aliquot.sim.machine import FunctionPlacement, SimulatedMachine
 from aliquot.sim.nodes import NodeLoss
 from aliquot.sim.recorder import CallLine, DispatchLine, RunRecorder, SimulatedCall
+from aliquot.sim.results import ResultSettings, SimulatedResults
 from aliquot.sim.sessions import SessionExpiry
 
 PROGRESS_EVERY = 500  # ended calls between two reports of progress
@@ -81,6 +81,7 @@ class Scenario(Struct):
     nodes: list[NodeSpec] = []  # the nodes that devices belong to, unless they belong to one without a name
     losses: list[NodeLoss] = []
     graphs: dict[str, GraphSpec] = {}  # an arrival may name one of them instead of a function
+    results: ResultSettings = ResultSettings()
 
     def deployed(self, function: str) -> FunctionSpec:
         """Return the function as it is deployed. Its sandboxes claim host memory for their bytes, unless it says."""
@@ -127,6 +128,7 @@ class Simulation:
         self.recorder = _make_recorder(scenario, self._flows, on_dispatch, on_end)
         self.recorder.add_graphs(self._graphs)
         self._executions = SimulatedExecutions(scenario.graphs, self._queue.add, self.recorder)
+        self._results = SimulatedResults(scenario.results, scenario.tenant_weights, self.recorder)
         self._performers = self._make_performers()
         self._has_files = bool(scenario.storage.files)
         self._shares_compute = self._machine.shares_compute
@@ -168,7 +170,7 @@ class Simulation:
                 step(now, events)
             else:
                 while arrival is not None and arrives_at == now:
-                    events.append(self._arrive(arrival, now))
+                    events += self._arrive(arrival, now)
                     arrival = next(arrivals, None)
                     arrives_at = inf if arrival is None else arrival.time_s
                 step(now, events)
@@ -205,16 +207,19 @@ class Simulation:
             if bound is not None:
                 yield HostMemorySet(bound, name)
 
-    def _arrive(self, arrival: Arrival, now: float) -> InvocationArrived | ExecutionArrived:
+    def _arrive(self, arrival: Arrival, now: float) -> list[Event]:
+        """Return the event of an arrival, or none if its result is kept or it waits for an equal call."""
         name = str(self._next_number)
         self._next_number += 1
+        if arrival.key is not None and self._results.take(name, arrival, now):
+            return []
         if arrival.function in self._scenario.graphs:
-            return self._executions.arrive(name, arrival)
+            return [self._executions.arrive(name, arrival)]
         self._calls[name] = self.recorder.arrived(arrival, now)
-        _, function, tenant, _, deadline_s, cost_limit, session, _, late = arrival
+        _, function, tenant, _, deadline_s, cost_limit, session, _, late, _ = arrival
         if session is not None:
             self._sessions.arrived(arrival, now)
-        return InvocationArrived(name, tenant, function, deadline_s, cost_limit, session, late)
+        return [InvocationArrived(name, tenant, function, deadline_s, cost_limit, session, late)]
 
     def _step(self, now: float, events: list[Event]) -> None:
         if self._has_files:
@@ -280,6 +285,8 @@ class Simulation:
             self._fabric.close(command.invocation, now)
         self.recorder.finished(call, now)
         self.ended += 1
+        if call.arrival.key is not None:
+            self._results.completed(command.invocation, now - call.started, now)
         if call.arrival.session is not None:
             self._sessions.ended(call.arrival, now)
         if self._graphs:
@@ -292,7 +299,7 @@ class Simulation:
             return
         call = self._calls.pop(command.invocation)
         self.recorder.rejected(call, command.refusal, now)
-        self._ended(call, now)
+        self._ended(command.invocation, call, now)
         self._executions.call_ended(command.invocation, 0, now, failed=True)
 
     def _promise(self, command: Promise, _now: float) -> None:
@@ -307,8 +314,11 @@ class Simulation:
         else:
             self._calls[command.invocation].blame = command.blame
 
-    def _ended(self, call: SimulatedCall, now: float) -> None:
+    def _ended(self, name: str, call: SimulatedCall, now: float) -> None:
         self.ended += 1
+        for arrival in self._results.failed(name):
+            for event in self._arrive(arrival, now):
+                self._queue.add(now, event)
         if call.arrival.session is not None:
             self._sessions.ended(call.arrival, now)
 
@@ -319,7 +329,7 @@ class Simulation:
         if call.arrival.reads:
             self._fabric.close(command.invocation, now)
         self.recorder.failed(call, now)
-        self._ended(call, now)
+        self._ended(command.invocation, call, now)
         self._executions.call_ended(command.invocation, 0, now, failed=True)
 
     def _start_sandbox(self, command: StartSandbox, now: float) -> None:

@@ -54,6 +54,7 @@ class FlowRecord:
         self.wait_s = array("d")
         self.starts = dict.fromkeys(Start, 0)
         self.rejected = 0
+        self.cached = 0  # calls that got the result of an equal one
         self.failed = 0
         self.deadlines = self.deadlines_met = 0
         self.promised = self.kept = 0
@@ -142,6 +143,21 @@ class RunRecorder:
         self._ended(call, "rejected", now, reason="" if refusal is None else refusal.why)
         flow.deadlines += call.arrival.deadline_s is not None
         self._left_queue(call, now)
+
+    def cached(self, arrival: Arrival, now: float) -> None:
+        """Record a call that got the result of an equal one without a run."""
+        if self.first_arrival_s is None:
+            self.first_arrival_s = now
+        call = SimulatedCall(arrival, self._flows[arrival[2], arrival[1]])
+        flow, latency_s = call.flow, between(arrival[0], now)
+        call.dispatched = now
+        flow.cached += 1
+        flow.latency_s.append(latency_s)
+        if arrival.deadline_s is not None:
+            flow.deadlines += 1
+            flow.deadlines_met += latency_s <= arrival.deadline_s
+        self.last_finish_s = now
+        self._ended(call, "completed", now)
 
     def failed(self, call: SimulatedCall, now: float) -> None:
         """Record a call that ended without a result, because its node was lost or none came on which it fits."""

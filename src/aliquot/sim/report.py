@@ -67,6 +67,7 @@ class RunReport(msgspec.Struct):
     per_tenant: dict[str, GroupReport]
     data: DataFigures | None = None  # None without files
     failed: int = 0  # calls that a lost node ran, or that fit on no other
+    cached: int = 0  # calls that got the result of an equal one
 
 
 def report(policy: str, seed: int, recorder: RunRecorder, devices: Sequence[DeviceSpec]) -> RunReport:
@@ -102,6 +103,7 @@ def report(policy: str, seed: int, recorder: RunRecorder, devices: Sequence[Devi
         per_tenant=_groups(recorder, lambda key: key.tenant),
         data=recorder.data,
         failed=sum(record.failed for record in records),
+        cached=sum(record.cached for record in records),
     )
 
 

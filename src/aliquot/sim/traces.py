@@ -23,7 +23,7 @@ class TraceFile:
     """An arrivals file: `time_s,function`, optionally `tenant,run_s,deadline_s,cost_limit,session,reads,late`."""
 
     required = ("time_s", "function")
-    optional = ("tenant", "run_s", "deadline_s", "cost_limit", "session", "reads", "late")
+    optional = ("tenant", "run_s", "deadline_s", "cost_limit", "session", "reads", "late", "key")
 
     def __init__(
         self,
@@ -61,6 +61,7 @@ class TraceFile:
                 row.values.get("session", "").strip() or None,
                 self._reads(row, function),
                 _late(row),
+                row.values.get("key", "").strip() or None,
             )
 
     def _check_graph(self, row: CsvRow, name: str) -> None:
@@ -68,7 +69,7 @@ class TraceFile:
         if name not in self._graphs:
             also = " or a graph" if self._graphs else ""
             raise row.error(f"function '{name}' is not known; it takes one of the functions file's names{also}")
-        for column in ("run_s", "session", "reads"):
+        for column in ("run_s", "session", "reads", "key"):
             if row.values.get(column, "").strip():
                 raise row.error(f"{column} is '{row.values[column]}'; the graph {name} takes none")
 
