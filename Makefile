@@ -60,7 +60,7 @@ docs-benchmarks: $(VENV)/dev.stamp ## Measure the figures of docs/benchmarks.md 
 	  --plot docs/images/sharing.png
 	$(BIN)/aliquot bench workflow --markdown docs/benchmarks/workflow.md --json docs/benchmarks/workflow.json \
 	  --plot docs/images/workflow.png
-	$(BIN)/aliquot bench latency --markdown docs/benchmarks/latency.md --json docs/benchmarks/latency.json \
+	$(BIN)/aliquot bench latency --yes --markdown docs/benchmarks/latency.md --json docs/benchmarks/latency.json \
 	  --plot docs/images/latency.png
 
 clean: ## Remove the environment and all outputs

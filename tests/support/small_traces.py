@@ -27,6 +27,7 @@ LLM_HEADER = "TIMESTAMP,ContextTokens,GeneratedTokens\r\n"
 TIMM_HEADER = (
     "model,infer_img_size,infer_samples_per_sec,infer_step_time,infer_batch_size,param_count,infer_gmacs,infer_macts\n"
 )
+DAY = "azure_functions_2019/{}.anon.d01.csv"
 SMALL = {
     AZURE: (
         "HashOwner,HashApp,HashFunction,Trigger,480,481,482\n"
@@ -47,6 +48,25 @@ SMALL = {
         "ffffff01,aaaaaaaa1,app1,3,512.0,600.0\n"
         "ffffff02,aaaaaaaa1,app2,3,1024.0,1100.0\n"
         "dddddd01,aaaaaaaa2,app4,3,0.5,1.0\n"
+    ),
+    DAY.format("invocations_per_function_md"): (
+        "HashOwner,HashApp,HashFunction,Trigger,1,2,3\n"
+        "aaaaaaaa1,app1,ffffff01,http,2,0,1\n"
+        "aaaaaaaa2,app2,ffffff01,queue,0,3,0\n"
+        "aaaaaaaa2,app3,eeeeee01,timer,1,0,0\n"
+    ),
+    DAY.format("function_durations_percentiles"): (
+        "HashOwner,HashApp,HashFunction,Average,Count,Minimum,Maximum,percentile_Average_0,percentile_Average_1,"
+        "percentile_Average_25,percentile_Average_50,percentile_Average_75,percentile_Average_99,"
+        "percentile_Average_100\n"
+        "aaaaaaaa1,app1,ffffff01,300,9,100,500,100,100,200,300,400,500,500\n"
+        "aaaaaaaa2,app2,ffffff01,1000,9,1000,1000,1000,1000,1000,1000,1000,1000,1000\n"
+        "aaaaaaaa2,app3,eeeeee01,1000,9,1000,1000,1000,1000,1000,1000,1000,1000,1000\n"
+    ),
+    DAY.format("app_memory_percentiles"): (
+        "HashOwner,HashApp,SampleCount,AverageAllocatedMb,AverageAllocatedMb_pct50\n"
+        "aaaaaaaa1,app1,3,500,512\n"
+        "aaaaaaaa2,app2,3,1000,1024\n"
     ),
     AZURE_1000: (
         "HashFunction,HashApp,HashOwner,minute_1,minute_2,minute_3\n"

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -15,6 +15,16 @@ class BenchRequest(Struct, frozen=True):
     data: Path  # folder with one folder per trace
     quick: bool = False
     before: Path | None = None  # the interpreter of an environment with an earlier version, for `latency`
+    peers: tuple[str, ...] | None = None  # the other systems to measure; None: all
+
+
+@runtime_checkable
+class InstallsPeers(Protocol):
+    """A benchmark that installs other systems, which may be left out."""
+
+    def downloads(self) -> dict[str, int]:
+        """Return the megabytes of disk that each system will take which is not installed yet."""
+        ...
 
 
 class Bench(Protocol):

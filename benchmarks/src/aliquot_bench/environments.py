@@ -30,9 +30,9 @@ def prepare(
     The packages are installed in their order. A file with the list of requirements is written last, so that an
     interrupted installation is repeated.
     """
-    mark, wanted = folder / "aliquot-installed", "\n".join([interpreter, *requirements])
-    if mark.exists() and mark.read_text(encoding="utf-8") == wanted:
+    if is_prepared(folder, requirements, interpreter):
         return folder
+    mark, wanted = _mark(folder, requirements, interpreter)
     if not Path(interpreter).exists():
         raise MeasurementError(f"it needs {interpreter}, which does not exist")
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -45,6 +45,16 @@ def prepare(
         run([*pip, "install", "--quiet", requirement])
     mark.write_text(wanted, encoding="utf-8")
     return folder
+
+
+def is_prepared(folder: Path, requirements: Sequence[str], interpreter: str = INTERPRETER) -> bool:
+    """Return whether an environment with these packages is there, so that nothing is downloaded for it."""
+    mark, wanted = _mark(folder, requirements, interpreter)
+    return mark.exists() and mark.read_text(encoding="utf-8") == wanted
+
+
+def _mark(folder: Path, requirements: Sequence[str], interpreter: str) -> tuple[Path, str]:
+    return folder / "aliquot-installed", "\n".join([interpreter, *requirements])
 
 
 def version(environment: Path, requirement: str) -> str:

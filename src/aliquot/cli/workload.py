@@ -125,7 +125,25 @@ def readers(
 
 
 # A copy of the names in the table, because importing the table takes a while.
-TRACES = "azure_functions, azure_functions_1000, azure_llm, helios, mooncake, philly or servegen"
+TRACES = "azure_functions, azure_functions_1000, azure_functions_day, azure_llm, helios, mooncake, philly or servegen"
+
+
+@app.command("sample")
+def sample(
+    data: Annotated[Path, typer.Argument(help="The folder to write, with a folder for each trace.")],
+    seed: Annotated[int, typer.Option(help="The seed. The same seed makes the same files.")] = 0,
+) -> None:
+    """Write small files in the formats of public traces, made from random numbers, to try imports and benchmarks.
+
+    For example: aliquot workload sample data
+    """
+    from aliquot.sim.importers.sample import write_sample
+
+    if data.exists() and any(data.iterdir() if data.is_dir() else [data]):
+        raise InputError(f"DATA: {data} is there and not empty; it takes the name of a new folder")
+    for path in write_sample(data, seed):
+        say(f"wrote {path}")
+    say("nothing of it was recorded: figures from it are no results")
 
 
 @app.command("import")
@@ -147,6 +165,7 @@ def import_trace(
         str | None, typer.Option(help="For azure_functions: the profile of the functions, mqfq (default), timm or own.")
     ] = None,
     flows: Annotated[int | None, typer.Option(min=1, help="Keep only this many flows, the busiest.")] = None,
+    day: Annotated[int, typer.Option(min=1, max=14, help="For azure_functions_day: the day of the trace.")] = 1,
     seed: Annotated[int, typer.Option(help="The seed. The same seed makes the same files.")] = 0,
 ) -> None:
     """Convert a real trace, or a part of it, to the two files that `aliquot simulate` reads.
@@ -154,6 +173,7 @@ def import_trace(
     For example: aliquot workload import azure_functions --data DATA --arrivals A.csv --functions F.csv --load 0.9
     """
     from aliquot.sim.importers import IMPORTERS
+    from aliquot.sim.importers.files import check_files, needed_files
     from aliquot.sim.importers.request import ImportRequest
     from aliquot.sim.importers.scaling import measure, rescale, time_scale
     from aliquot.sim.output_files import write_arrivals, write_functions
@@ -167,7 +187,8 @@ def import_trace(
     check_distinct({"--functions": functions, "--arrivals": arrivals})
     check_writable(arrivals, "--arrivals")
     check_writable(functions, "--functions")
-    request = ImportRequest(data, profile, flows, start_s, duration_s, calls, seed)
+    request = ImportRequest(data, profile, flows, start_s, duration_s, calls, seed, day)
+    check_files(data, needed_files(kind, request))
     # The trace is read twice as a stream. Errors appear in the first pass, before a file is written.
     imported = IMPORTERS[kind](request)
     measured = measure(imported.arrivals, imported.functions)

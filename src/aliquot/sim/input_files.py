@@ -151,8 +151,15 @@ def _decode(decoder: Decoder[T], text: str, location: str) -> T:
         raise InputError(f"{location}: {error}; it takes a JSON object with {fields}") from error
 
 
+def find_file(path: Path) -> Path:
+    """Return the path, or that of the unpacked file where only this is there, or of the packed one."""
+    other = path.with_suffix("") if path.suffix == ".gz" else path.with_name(f"{path.name}.gz")
+    return other if not path.exists() and other.exists() else path
+
+
 def _text_lines(path: Path) -> Iterator[str]:
     """Stream the lines of a text file. Gzip is detected by the file's first bytes or its suffix."""
+    path = find_file(path)
     if not path.exists():
         raise InputError(f"{path}: there is no such file")
     if not path.is_file():

@@ -8,6 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from aliquot.config import PolicySettings
+from aliquot.sim.importers import IMPORTERS
+from aliquot.sim.importers.files import check_files, needed_files
+from aliquot.sim.importers.request import ImportRequest
 from aliquot.sim.plots import PlotLine, PlotPanel, draw_panels
 from aliquot.sim.report import RunReport
 from aliquot_bench.base import BenchRequest
@@ -45,6 +48,9 @@ class FairnessBench:
     needs_data = True
 
     def __init__(self, request: BenchRequest, workers: int | None = None) -> None:
+        if request.data.is_dir():
+            requests = {name: ImportRequest(request.data) for name in cases.SETS if name in IMPORTERS}
+            check_files(request.data, [file for name, each in requests.items() for file in needed_files(name, each)])
         self._request = request
         self._workers = workers
         self._shapes = cases.QUICK_SHAPES if request.quick else cases.SHAPES

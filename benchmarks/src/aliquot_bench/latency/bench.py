@@ -14,6 +14,7 @@ from aliquot.core.errors import InputError
 from aliquot.testing.client import CallError
 from aliquot_bench.base import BenchRequest
 from aliquot_bench.environments import MeasurementError, run
+from aliquot_bench.latency.downloads import TORCH_FOLDER, check_names, chosen_peers, downloads
 from aliquot_bench.latency.figures import (
     BARE,
     BEFORE,
@@ -25,7 +26,6 @@ from aliquot_bench.latency.figures import (
     tables,
 )
 from aliquot_bench.latency.kinds import KindFigures, measure_kinds
-from aliquot_bench.latency.peers import PEERS
 from aliquot_bench.latency.picture import draw
 from aliquot_bench.latency.platform import AliquotTarget, TorchStart, measure_torch
 from aliquot_bench.latency.targets import CALLERS, BaselineTarget, LatencyTarget, PeerTarget, PingPongTarget
@@ -42,6 +42,8 @@ class LatencyBench:
 
     def __init__(self, request: BenchRequest) -> None:
         check_wrk()
+        check_names(request.peers or ())
+        self._peer_names = request.peers
         self._quick = request.quick
         self._seconds = 2.0 if request.quick else 5.0
         self._rounds, self._peer_rounds = (2, 1) if request.quick else (5, 3)
@@ -54,10 +56,13 @@ class LatencyBench:
             PingPongTarget(),
             BaselineTarget("hop", f"{BARE}, hop", f"{UVICORN}, and a Unix socket to a worker process"),
         )
-        self._peers: Sequence[LatencyTarget] = [PeerTarget(peer) for peer in PEERS]
+        self._peers: Sequence[LatencyTarget] = [PeerTarget(peer) for peer in chosen_peers(request.peers)]
         self._measured: dict[str, TargetResult] = {}
         each_round = len(self._baselines) + len(self._own)
         self.steps = len(self._peers) + self._rounds * each_round + self._peer_rounds * len(self._peers) + 2
+
+    def downloads(self) -> dict[str, int]:
+        return downloads(self._peer_names)
 
     def run(self, on_step: Callable[[str], None]) -> BenchResult:
         for target in (*self._baselines, *self._own, *self._peers):
@@ -106,6 +111,8 @@ class LatencyBench:
     def _torch(self, on_step: Callable[[str], None]) -> tuple[TorchStart | None, str]:
         if self._measured[OURS].reason:
             return None, "Aliquot itself could not be measured"
+        if self._peer_names is not None and TORCH_FOLDER not in self._peer_names:
+            return None, "left out by --peers"
         try:
             return measure_torch(on_step), ""
         except (MeasurementError, CallError) as error:

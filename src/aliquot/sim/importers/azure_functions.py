@@ -71,7 +71,7 @@ def read_azure_sample(request: ImportRequest, sample: AzureSample) -> ImportedTr
     flows = [
         MinuteCounts(owners[counts.owner], names[counts.function], counts.calls)
         for counts in counted
-        if counts.function in kept
+        if counts.function in kept and names[counts.function] in functions
     ]
     return ImportedTrace(functions, in_window(_arrivals(flows, run_times, minutes, request.seed), request))
 
@@ -89,7 +89,7 @@ def read_minute_counts(data: Path, sample: AzureSample) -> list[MinuteCounts]:
         minutes = [name for name in row.values if name not in sample.columns]
         if not counted:
             _check_minutes(path, minutes, sample)
-        key = row.text("HashFunction")
+        key = sample.own.key(row)
         if key in counted:
             raise row.error(f"function {key} is listed twice")
         counted[key] = MinuteCounts(row.text("HashOwner"), key, [_calls(row, minute) for minute in minutes])
@@ -131,7 +131,9 @@ def _functions(
     kind = request.profile or "mqfq"
     if kind == "own":
         own = read_own(request.data / FOLDER, sample.own, names)
-        return {name: own[name].function for name in names.values()}, {name: own[name].draw_run_s for name in own}
+        return {name: profile.function for name, profile in own.items()}, {
+            name: profile.draw_run_s for name, profile in own.items()
+        }
     if kind not in PROFILES:
         raise InputError(f"--profile: there is no '{kind}'; it takes {', '.join([*PROFILES, 'own'])}")
     profiles = PROFILES[kind](request.data)

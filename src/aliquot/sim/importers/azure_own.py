@@ -44,7 +44,13 @@ class OwnFiles(Struct, frozen=True):
 
     durations: str
     memory: str
-    memory_key: str = "HashFunction"  # the column that names the function in the file of memory
+    memory_key: str = "HashFunction"  # the column by which the file of memory is read
+    by_app: bool = False  # whether a function is named by its app, too
+    complete: bool = True  # whether every function that is called must be in them
+
+    def key(self, row: CsvRow) -> str:
+        """Return the name of the function in a row of the trace."""
+        return row.text("HashFunction") + (row.text("HashApp") if self.by_app else "")
 
 
 def read_own(folder: Path, files: OwnFiles, names: Mapping[str, str]) -> dict[str, AzureProfile]:
@@ -53,18 +59,20 @@ def read_own(folder: Path, files: OwnFiles, names: Mapping[str, str]) -> dict[st
     bytes_by_hash = {row.text(key_column): _bytes(row) for row in read_rows(memory, (key_column, MEMORY), None)}
     columns = [f"percentile_Average_{percent}" for percent in PERCENTS]
     profiles = {}
-    for row in read_rows(durations, ("HashFunction", "Average", *columns), None):
-        key = row.text("HashFunction")
+    for row in read_rows(durations, ("HashFunction", "HashApp", "Average", *columns), None):
+        key, memory_name = files.key(row), row.text(key_column)
         if key not in names:
             continue
-        if key not in bytes_by_hash:
+        if memory_name not in bytes_by_hash:
+            if not files.complete:
+                continue
             raise InputError(f"{memory}: function {key} is missing; it takes every function of {durations}")
         percentiles = [row.number(column, "ms, 0 or more") for column in columns]
         if percentiles != sorted(percentiles):
             raise row.error(f"the percentiles are {percentiles}; it takes ascending ones")
         run_s = _seconds(row.number("Average", "ms, 0 or more"))
-        profiles[names[key]] = AzureProfile(_function(names[key], run_s, bytes_by_hash[key]), percentiles)
-    for key, name in names.items():
+        profiles[names[key]] = AzureProfile(_function(names[key], run_s, bytes_by_hash[memory_name]), percentiles)
+    for key, name in names.items() if files.complete else ():
         if name not in profiles:
             raise InputError(f"{durations}: function {key} is missing; it takes every function that is called")
     return profiles

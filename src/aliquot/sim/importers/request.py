@@ -25,6 +25,7 @@ class ImportRequest(Struct, frozen=True):
     duration_s: float | None = None  # None: to the end, or the importer's default
     calls: int | None = None  # stop after this many calls
     seed: int = 0
+    day: int = 1  # of traces with a file for each day
 
     @property
     def end_s(self) -> float:
