@@ -103,6 +103,13 @@ def test_an_own_command_imports_neither_entry_points_nor_other_commands_nor_benc
     assert frozen > 0, "at its end, the interpreter searches for garbage"
 
 
+def test_the_server_imports_nothing_that_only_its_workers_need():
+    script = "import sys, aliquot.live.server; print(*sys.modules)"
+    modules = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout.split()
+    only_workers = ("aliquot.workflow.drawing", "aliquot.live.expressions.process", "aliquot.sdk")
+    assert [name for name in modules if name.startswith(only_workers)] == []
+
+
 def test_processes_of_the_server_start_without_the_sdk():
     script = "import sys, aliquot.live.node.network.process; assert 'aliquot.sdk' not in sys.modules"
     subprocess.run([sys.executable, "-c", script], check=True)

@@ -13,6 +13,7 @@ from aliquot.workflow.marks import StateMark
 from aliquot.workflow.values import decode_object, encode_object
 
 MAX_REPLY_BYTES = 4 * MIB  # the event loop decodes it
+MAX_DATA_BYTES = 512 * MIB  # limit of a worker's memory
 LENGTH = struct.Struct("<I")
 READY = b"r"  # the first byte of a worker
 

@@ -15,6 +15,7 @@ from contextlib import suppress
 
 from aliquot.live.expressions.messages import (
     LENGTH,
+    MAX_DATA_BYTES,
     MAX_REPLY_BYTES,
     READY,
     CheckedDefinition,
@@ -34,7 +35,6 @@ from aliquot.workflow.interpreter import Evaluated, evaluate
 from aliquot.workflow.language import Complaint, Machine, checked_machine, read_definition
 from aliquot.workflow.values import parse_json
 
-MAX_DATA_BYTES = 2**29  # limit of a worker's memory
 WALL_FACTOR, MIN_WALL_S = 20, 5.0  # a limit of processor time ends a request by the clock as well, much later
 NICENESS = 10
 

@@ -15,6 +15,7 @@ from aliquot.core.units import MIB
 from aliquot.live.expressions.host import ExpressionHost, WorkerConnection
 from aliquot.live.expressions.jobs import CHECKS, LIMITS_S, LONG, QUICK, ExpressionJob, JobQueue
 from aliquot.live.expressions.messages import (
+    MAX_DATA_BYTES,
     CheckedDefinition,
     DefinitionCheckRequest,
     Drawing,
@@ -23,7 +24,6 @@ from aliquot.live.expressions.messages import (
     WorkerReply,
     frame,
 )
-from aliquot.live.expressions.process import MAX_DATA_BYTES
 from aliquot.workflow.errors import QUERY_FAILED
 from aliquot.workflow.interpreter import Evaluate, Evaluated
 from aliquot.workflow.language import Complaint
