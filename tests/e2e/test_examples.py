@@ -12,7 +12,7 @@ import pytest
 from live_platform import QuickPlatform
 from places import ROOT
 
-HOW_TO_NAMES = ("first-function", "groups", "models", "schedules", "secrets", "workflows")
+HOW_TO_NAMES = ("first-function", "groups", "models", "schedules", "secrets", "streaming", "workflows")
 HOW_TOS = [ROOT / "docs" / "how-to" / f"{name}.md" for name in HOW_TO_NAMES]
 PAGES = [*sorted((ROOT / "examples").glob("*/README.md")), *HOW_TOS]
 

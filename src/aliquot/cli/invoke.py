@@ -118,6 +118,8 @@ def _follow(gateway: GatewayClient, request: HttpRequest, what: str, printed: Ca
     for event, found in read_events(gateway.client.lines(request, what), what):
         if event == "log":
             printed(found)
+        elif event == "part":
+            print_json(found, compact=True)
     record: dict[str, Any] = found  # the last is the result
     return record
 

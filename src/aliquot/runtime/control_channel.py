@@ -8,6 +8,7 @@ object, perhaps with a descriptor. Threads take turns. The requests are:
     {"allocate": BYTES}              allocate a shared buffer: its number and descriptor
     {"close": NUMBER}                the shared buffer is written and can be handed over
     {"drop": NUMBER}                 the shared buffer is not needed after all
+    {"part": MORE} and a piece       a piece of a part of the result, and whether more follow: whether to stop
     {"take": NUMBER}                 open a shared buffer that has arrived: its descriptor and size
 
 The first two also say, as `printed`, whether the output pipes hold anything. Later output belongs to another function.
@@ -26,6 +27,7 @@ from typing import Any
 from . import values
 
 _PACKET_BYTES = 256 * 1024
+_PIECE_BYTES = 96 * 1024  # the kernel takes packets of 200 KiB, usually
 
 
 class ChannelError(Exception):
@@ -73,6 +75,14 @@ class ControlChannel:
             os.close(fd)
         self.ask({"close": reply["number"]})
         return int(reply["number"])
+
+    def send_part(self, part: bytes) -> bool:
+        """Send a part of the result to the caller. Return False if the caller has gone. Waits for a slow caller."""
+        while len(part) > _PIECE_BYTES:
+            self.ask({"part": True}, part[:_PIECE_BYTES])
+            part = part[_PIECE_BYTES:]
+        reply, _ = self.ask({"part": False}, part)
+        return not reply.get("stop")
 
     def take(self, number: int) -> mmap.mmap:
         """Map the memory of a shared buffer that has arrived."""

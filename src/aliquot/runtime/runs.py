@@ -7,7 +7,7 @@ import os
 import pickle
 from typing import Any, Callable  # noqa: UP035 - Python 3.9 on
 
-from . import answers, objects, program, values
+from . import answers, objects, parts, program, values
 from .answers import RunAnswer
 from .control_channel import ChannelError
 from .frames import APPLICATION_ERROR, DEVELOPER_ERROR, SUCCESS
@@ -31,7 +31,7 @@ def run_json(
     """Call a function with a JSON object. An SDK function gets it as keyword arguments."""
     try:
         arguments = answers.decode(str(payload, "utf-8"))
-        result = main(**arguments) if sdk else main(arguments)
+        result = parts.collect(main(**arguments), channel, pickled=False) if sdk else main(arguments)
     except (SystemExit, MemoryError) as error:
         return answers.from_exit(error)
     except BaseException as error:  # noqa: BLE001 - the function's own, whatever it is
@@ -70,7 +70,7 @@ def run_value(
 ) -> RunAnswer:
     """Call an SDK function with a value. `hands_on` says that the next function of a sequence takes the result."""
     try:
-        result = main(**value)
+        result = parts.collect(main(**value), None, pickled=False)
     except (SystemExit, MemoryError) as error:
         return answers.from_exit(error)
     except BaseException as error:  # noqa: BLE001 - the function's own, whatever it is
@@ -122,7 +122,8 @@ def run_pickled(
     """Call a function with pickled arguments. `share` says that the caller takes a shared buffer."""
     try:
         args, kwargs = load_payload(payload, buffer, channel)
-        return pickle_result(main(*args, **kwargs), max_bytes, channel if share else None)
+        result = parts.collect(main(*args, **kwargs), channel, pickled=True)
+        return pickle_result(result, max_bytes, channel if share else None)
     except (SystemExit, MemoryError) as error:
         return answers.from_exit(error)
     except BaseException as error:  # noqa: BLE001 - the function's own, whatever it is

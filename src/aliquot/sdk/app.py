@@ -253,8 +253,6 @@ def _check(app: str, raw: Callable[..., Any]) -> None:
         raise UsageError(f"app {app!r}: a lambda has no name to be called by; write a def")
     if code is None:
         return
-    coroutine, generator, async_generator = 0x80, 0x20, 0x200  # the flags of inspect, which is slow to import
-    if code.co_flags & (coroutine | generator | async_generator):
-        raise UsageError(
-            f"app {app!r}: {raw.__name__} is async or a generator, which is not supported; return the whole result"
-        )
+    coroutine, async_generator = 0x80, 0x200  # the flags of inspect, which is slow to import
+    if code.co_flags & (coroutine | async_generator):
+        raise UsageError(f"app {app!r}: {raw.__name__} is async, which is not supported; write a plain def")

@@ -20,6 +20,7 @@ from aliquot.sdk.wire import Operation, pause
 if TYPE_CHECKING:
     from aliquot.sdk.app import App
     from aliquot.sdk.chains import Chain
+    from aliquot.sdk.streaming import StreamedCall
     from aliquot.sdk.workflow.options import CallOptions, Retry
 
 A = TypeVar("A")
@@ -29,6 +30,7 @@ T = TypeVar("T")
 A_contra = TypeVar("A_contra", contravariant=True)
 T_co = TypeVar("T_co", covariant=True)
 
+_GENERATOR = 0x20  # the flag of inspect, which is slow to import
 _CONCURRENCY = 16  # default for the calls of one map that run at once
 
 
@@ -116,6 +118,18 @@ class Function(Generic[P, R]):
         A call from a function of the same group runs in the same process, with the same objects.
         """
         return RemoteCall(self)
+
+    @property
+    def is_generator(self) -> bool:
+        """Return whether the function yields its results one by one."""
+        return bool(getattr(getattr(self.wrapped, "__code__", None), "co_flags", 0) & _GENERATOR)
+
+    @property
+    def remote_gen(self) -> "StreamedCall[P, Any]":
+        """Run a function that yields, and iterate over what it yields as it comes: `for part in f.remote_gen(x)`."""
+        from aliquot.sdk.streaming import StreamedCall
+
+        return StreamedCall(self)
 
     @dual
     def spawn(self, /, *args: P.args, **kwargs: P.kwargs) -> Operation[Handle[R]]:

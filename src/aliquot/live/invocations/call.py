@@ -16,7 +16,7 @@ from aliquot.core.places import Place
 from aliquot.live.catalogue.needs import reruns_of
 from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.invocations.objective import CallObjective
-from aliquot.live.node.base import BufferHandle, Outcome, StepArguments
+from aliquot.live.node.base import BufferHandle, Outcome, PartReceiver, StepArguments
 from aliquot.live.node.shared_buffers import SandboxBuffers
 from aliquot.live.store.base import SMALL_PAYLOAD_BYTES
 from aliquot.live.store.records import Accepted, Action, Activation, Namespace
@@ -163,6 +163,19 @@ class Call:
         """Pass a log line to the followers."""
         for follower in self.followers:
             follower.printed(line)
+
+    @property
+    def takes_parts(self) -> bool:
+        """Return whether the caller itself follows the call, and not only others who came later."""
+        return bool(self.followers) and (self.late is None or self.followers[0] not in self.late)
+
+    def part(self, data: bytes, taken: Callable[[bool], None]) -> None:
+        """Pass a part of the result to the caller, if it takes parts and has not gone."""
+        caller: object = self.followers[0] if self.takes_parts and not self.followers[0].closed else None
+        if isinstance(caller, PartReceiver):
+            caller.part(data, taken)
+        else:
+            taken(False)
 
     def follow(self, follower: Follower) -> None:
         """Send every log line from now on, and the end of the call, to the follower."""

@@ -133,6 +133,10 @@ def activation_env(call: Call, key: str, now_ms: int) -> dict[str, str]:
     }
     if key:
         env["__OW_API_KEY"] = key
+    if (
+        call.followers and call.takes_parts
+    ):  # a variable stays in its sandbox until it is set again, so it names its activation
+        env["ALIQUOT_STREAM"] = call.id
     if call.task is not None:
         env["ALIQUOT_TASK"] = _describe_task(call.id, call.task)
     return env

@@ -6,7 +6,7 @@ called on the event loop too, and never from within the call that caused the out
 
 from collections.abc import Callable
 from enum import IntEnum
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Raw, Struct
 
@@ -91,6 +91,15 @@ class OutputListener(Protocol):
     """Receives each line that a run prints, as soon as the node has read it."""
 
     def printed(self, line: str) -> None: ...
+
+
+@runtime_checkable
+class PartReceiver(Protocol):
+    """Receives the parts of a result as they come."""
+
+    def part(self, data: bytes, taken: Callable[[bool], None]) -> None:
+        """Handle a part, which is JSON. Call `taken` when the next may come, with False if none shall."""
+        ...
 
 
 class NestedRun(Struct, frozen=True):

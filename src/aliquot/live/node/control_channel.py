@@ -7,12 +7,14 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import Raw, Struct
 
-from aliquot.core.units import KIB
-from aliquot.live.node.base import NestedRun, Status
+from aliquot.core.units import KIB, MIB
+from aliquot.live.node.base import NestedRun, PartReceiver, Status
 from aliquot.live.node.cell import EventLoop
+from aliquot.live.node.logs import Logs
 from aliquot.live.node.shared_buffers import SandboxBuffers, SharedBufferError
 
 _PACKET_BYTES = 256 * KIB
+MAX_PART_BYTES = 4 * MIB
 _MALFORMED = "the request is not understood"
 _check_json = msgspec.json.Decoder(Raw).decode
 
@@ -28,6 +30,7 @@ class ControlRequest(Struct, forbid_unknown_fields=True):
     close: int | None = None
     drop: int | None = None
     take: int | None = None
+    part: bool | None = None
 
 
 _read = msgspec.json.Decoder(ControlRequest).decode
@@ -35,6 +38,8 @@ _read = msgspec.json.Decoder(ControlRequest).decode
 
 class NestedRunner(Protocol):
     """Begins and ends activations inside a run: the sandbox."""
+
+    logs: Logs
 
     def begin_inside(self, function: str, *, printed: bool) -> NestedRun | str: ...
     def end_inside(self, status: Status, result: bytes, *, printed: bool) -> NestedRun | None: ...
@@ -46,6 +51,8 @@ class SandboxChannel:
         self._runner = runner
         self.buffers = buffers
         self._loop = loop
+        self._part = bytearray()  # the pieces of a part of the result
+        self._waits = False  # the sandbox waits until the caller has taken a part
         self._sock, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._sock.setblocking(False)
         loop.add_reader(self._sock.fileno(), self.read)
@@ -78,6 +85,9 @@ class SandboxChannel:
         if not data:
             self.close()  # the end of the sandbox is noticed elsewhere
             return False
+        if self._waits:  # no launcher sends anything then
+            self._runner.misbehaved()
+            return False
         head, _, body = data.partition(b"\n")
         try:
             request = _read(head)
@@ -106,11 +116,43 @@ class SandboxChannel:
         elif request.drop is not None:
             buffers.drop(request.drop)
             self._answer({})
+        elif request.part is not None:
+            self._take_piece(body, more=request.part)
         elif request.take is not None:
             taken = buffers.take(request.take)
             self._answer({"size": taken.size}, taken.fd)
         else:
             self._answer({"error": _MALFORMED})
+
+    def _take_piece(self, piece: bytes, *, more: bool) -> None:
+        """Take a piece of a part of the result. The whole part goes to the caller, who may keep the sandbox waiting."""
+        self._part += piece
+        if len(self._part) > MAX_PART_BYTES:
+            self._part.clear()
+            self._answer({"error": f"a value that is yielded takes at most {MAX_PART_BYTES} bytes as JSON or base64"})
+            return
+        if more:
+            self._answer({})
+            return
+        part = bytes(self._part)
+        self._part.clear()
+        try:
+            _check_json(part)
+            part.decode()
+        except (ValueError, msgspec.DecodeError, RecursionError):
+            self._runner.misbehaved()
+            return
+        receiver: object = self._runner.logs.listener
+        if isinstance(receiver, PartReceiver):
+            self._waits = True
+            receiver.part(part, self._taken)
+        else:
+            self._answer({"stop": True})
+
+    def _taken(self, goes_on: bool) -> None:
+        if self._waits:
+            self._waits = False
+            self._answer({} if goes_on else {"stop": True})
 
     def _end(self, status: int, result: bytes, *, printed: bool, answer: bool) -> None:
         try:

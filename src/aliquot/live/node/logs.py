@@ -43,6 +43,11 @@ class Logs:
         """The lines of this activation so far."""
         return tuple(self._lines)
 
+    @property
+    def listener(self) -> OutputListener | None:
+        """The receiver of the lines of the activation that runs."""
+        return self._listener
+
     def begin(self, limit: int, listener: OutputListener | None = None) -> None:
         """Begin an activation that may print `limit` bytes. With a limit of 0, output is dropped without a notice."""
         self._limit = self._left = limit

@@ -24,6 +24,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 TYPE = b"text/event-stream"
 END = b"end"
 STOPPING = "the server is stopping; the run has been accepted, and its record will come"
+_MAX_QUEUED_PARTS = 16  # of a result; further ones wait in their sandbox
 _OVERHEAD_BYTES = 200  # memory of an event beside its text
 NOT_READ = "the events are not read fast enough; connect again with Last-Event-ID ({})"
 _HEADERS: Headers = (
@@ -66,6 +67,7 @@ class EventStream:
         self._lines = 0
         self._queue: list[tuple[bytes, Body, Reservation | None]] = []
         self._closed = False
+        self._held: Callable[[bool], None] | None = None  # lets a run go on that waits for the client
         self._wake = asyncio.Event()
 
     def open(self, tenant: str) -> None:
@@ -91,6 +93,22 @@ class EventStream:
         self._lines += 1
         if self._lines > self._last_line:
             self._add(b"log", b"%d" % self._lines, msgspec.json.encode(line))
+
+    def part(self, data: bytes, taken: Callable[[bool], None]) -> None:
+        """Send a part of the result. `taken` is called when the client has read enough of those before."""
+        self._add(b"part", b"", data)
+        if self._closed:
+            taken(False)
+        elif len(self._queue) < _MAX_QUEUED_PARTS:
+            taken(True)
+        else:
+            self._held = taken
+
+    def _release(self, *, goes_on: bool) -> None:
+        """Let a run that waits for the client go on, or stop."""
+        held, self._held = self._held, None
+        if held is not None:
+            held(goes_on)
 
     def ended(self, call: Call) -> None:
         """Send the result. A call without a record was refused, or the next server will run it."""
@@ -128,6 +146,7 @@ class EventStream:
     def _close(self) -> None:
         self._closed = True
         self._wake.set()
+        self._release(goes_on=False)
 
     # --- sending ------------------------------------------------------------------------------------------
 
@@ -147,7 +166,7 @@ class EventStream:
             await self._send_all(send)
         finally:
             watching.cancel()
-            self._closed = True
+            self._close()
             self._reserved = None  # the call may refer to the stream for longer
 
     async def _send_all(self, send: Send) -> None:
@@ -157,6 +176,7 @@ class EventStream:
                 await self._pause(send)
             for piece in _pieces(events):
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
+            self._release(goes_on=not self._closed)
         await send({"type": "http.response.body", "body": b""})
 
     async def _pause(self, send: Send) -> None:
