@@ -6,8 +6,9 @@ from typing import Annotated, Any
 import typer
 
 from aliquot.cli.code import Kind, Main, Memory, Timeout, read_exec, read_limits
-from aliquot.cli.console import say
+from aliquot.cli.console import errors, say
 from aliquot.cli.gateway import AsJson, Data, connect
+from aliquot.cli.imports import missing_requirements
 from aliquot.cli.loading import is_app_file, load_app, split_target
 from aliquot.cli.results import print_json
 from aliquot.cli.values import Annotation, Param, as_list, read_pairs
@@ -55,6 +56,8 @@ def deploy(
 def deploy_app(path: Path, app_name: str | None, data: Path | None, *, as_json: bool) -> None:
     """Deploy the functions and workflows of an app."""
     app = load_app(path, app_name)
+    for missing in missing_requirements(path, app):
+        errors.print(f"[yellow]warning:[/] {errors.escape(missing.text(path))}", soft_wrap=True, highlight=False)
     gateway = connect(data)
     deployed = [gateway.client.run(function.update()) for function in app.functions.values()]
     deployed += [gateway.client.run(workflow.put()) for workflow in app.workflows.values()]

@@ -10,6 +10,7 @@ from aliquot.cli.console import errors, say
 from aliquot.cli.failures import print_error
 from aliquot.cli.gateway import ACTIONS, AsJson, Data, FunctionName, GatewayClient, annotations_of, connect
 from aliquot.cli.outcomes import describe_failure
+from aliquot.cli.recent_calls import took_ms
 from aliquot.cli.results import print_json, seconds
 from aliquot.cli.values import Param, read_params
 from aliquot.sdk.calls import action_path, limit_headers
@@ -61,15 +62,17 @@ def invoke(
         else:
             say(activation_id)
         return
+    begun_s = time.perf_counter()
     if follow:
         record = _followed(gateway, name, payload, session, limits)
     else:
         record = call(gateway, name, payload, session=session, with_logs=as_json, limits=limits)
+    whole_ms = (time.perf_counter() - begun_s) * 1000
     response = record["response"]
     if as_json:
         print_json(record)
     else:
-        errors.print(f"[dim]{errors.escape(_summary(record))}[/]", soft_wrap=True, highlight=False)
+        errors.print(f"[dim]{errors.escape(_summary(record, whole_ms))}[/]", soft_wrap=True, highlight=False)
         if response["success"]:
             print_json(response.get("result"))
     if not response["success"]:
@@ -193,7 +196,8 @@ def wait_for_record(gateway: GatewayClient, activation_id: str) -> dict[str, Any
         time.sleep(_POLL_S)
 
 
-def _summary(record: dict[str, Any]) -> str:
+def _summary(record: dict[str, Any], whole_ms: float) -> str:
+    """Say where the time of a call went, from its send to its receipt, the way to the platform and back included."""
     notes = annotations_of(record)
     start = f"{notes.get('start', 'cold' if 'initTime' in notes else 'warm')} start"
     if notes.get("kind") in {"sequence", "workflow"}:
@@ -208,4 +212,5 @@ def _summary(record: dict[str, Any]) -> str:
     parts.append(f"ran {seconds(ran_ms / 1000)}")
     if "dataTime" in notes:
         parts.append(f"of it {seconds(notes['dataTime'] / 1000)} for files")
-    return ", ".join(parts)
+    way_ms = max(0.0, whole_ms - took_ms(record))
+    return f"{', '.join(parts)}; {seconds(whole_ms / 1000)} here, of it {seconds(way_ms / 1000)} on the way"
