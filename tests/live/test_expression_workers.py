@@ -210,3 +210,20 @@ def test_a_killed_server_leaves_no_process_behind():
         lambda left: not left,
         what="the end of the host and its workers",
     )
+
+
+def test_a_long_worker_has_a_lower_priority_than_other_sessions():
+    program = (
+        "import os\n"
+        "from pathlib import Path\n"
+        "from aliquot.live.expressions.process import NICENESS, lower_priority\n"
+        "lower_priority()\n"
+        "grouped = Path('/proc/self/autogroup')\n"
+        "assert os.nice(0) == NICENESS and os.getsid(0) == os.getpid()\n"
+        "assert not grouped.exists() or grouped.read_text().split()[-1] == str(NICENESS)\n"
+    )
+    child = (
+        f"import os\nchild = os.fork()\nif child == 0:\n    exec({program!r})\n    os._exit(0)\n"
+        "raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))"
+    )  # a leader of a group, such as the program itself, cannot begin a session
+    assert subprocess.run([sys.executable, "-c", child], check=False, timeout=60).returncode == 0

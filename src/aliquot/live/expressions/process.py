@@ -12,6 +12,7 @@ import signal
 import socket
 import sys
 from contextlib import suppress
+from pathlib import Path
 
 from aliquot.live.expressions.messages import (
     LENGTH,
@@ -35,8 +36,8 @@ from aliquot.workflow.interpreter import Evaluated, evaluate
 from aliquot.workflow.language import Complaint, Machine, checked_machine, read_definition
 from aliquot.workflow.values import parse_json
 
-WALL_FACTOR, MIN_WALL_S = 20, 5.0  # a limit of processor time ends a request by the clock as well, much later
-NICENESS = 10
+WALL_FACTOR, MIN_WALL_S = 60, 5.0  # a limit of processor time ends a request by the clock as well, much later
+NICENESS = 5
 
 
 def serve_host(control: socket.socket) -> None:
@@ -47,11 +48,24 @@ def serve_host(control: socket.socket) -> None:
             return
         if os.fork() == 0:
             control.close()
-            os.nice(NICENESS if data == b"n" else 0)
+            if data == b"n":
+                lower_priority()
             with socket.socket(fileno=fds[0]) as sock, suppress(ConnectionError):
                 serve_worker(sock)
             os._exit(0)
         os.close(fds[0])
+
+
+def lower_priority() -> None:
+    """Give this process a quarter of a core beside another that wants it.
+
+    Niceness counts only between processes of one session, if the kernel groups them by session. Then the session itself
+    has a niceness. So the process begins a session.
+    """
+    os.setsid()
+    os.nice(NICENESS)
+    with suppress(OSError):  # a kernel that does not group them
+        Path("/proc/self/autogroup").write_text(str(NICENESS), encoding="ascii")
 
 
 def serve_worker(sock: socket.socket) -> None:
