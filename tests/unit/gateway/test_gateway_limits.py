@@ -109,14 +109,15 @@ async def test_a_refusal_says_why_and_what_would_be_accepted():
         g.platform.finish = refuse
         headers = {"x-aliquot-deadline-ms": "50"}
         check_refusal(await g.post(BLOCKING, json={}, headers=headers))
-        page = (await g.get("/metrics", headers=AS_OPERATOR, auth=None)).text
-        assert 'aliquot_promises_total{action="echo",cause="deadline",end="refused",namespace="guest"} 1.0' in page
 
-        async def accept(_):
+        async def accept(call):
+            call.objective.refusal = REFUSAL
             raise NotPromisedError("needs 41 ms, earliest end 63 ms", REFUSAL)
 
         g.platform.accept = accept
         check_refusal(await g.post(ECHO, json={}, headers=headers))
+        page = (await g.get("/metrics", headers=AS_OPERATOR, auth=None)).text
+        assert 'aliquot_promises_total{action="echo",cause="deadline",end="refused",namespace="guest"} 2.0' in page
 
 
 @on_a_loop

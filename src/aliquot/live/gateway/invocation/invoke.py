@@ -28,7 +28,7 @@ from aliquot.live.gateway.invocation.exchange import Exchange, shared_arguments
 from aliquot.live.gateway.invocation.heads import KnownHead
 from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.invocations.call import Call, SharedArguments
-from aliquot.live.invocations.errors import CallRefusedError
+from aliquot.live.invocations.errors import CallRefusedError, NotPromisedError
 from aliquot.live.invocations.metrics import Metrics
 from aliquot.live.invocations.objective import CallLimits, CallObjective
 from aliquot.live.invocations.platform import Platform
@@ -296,6 +296,8 @@ class InvokeHandler:
     def _fail(self, exchange: Exchange, error: Exception) -> None:
         """Refuse a call that the platform has not taken. `done` will not be called for it."""
         exchange.limiter.end()
+        if isinstance(error, NotPromisedError):
+            exchange.target.metrics.count(exchange.call)
         exchange.drop_call()
         exchange.refuse(refusal_for(error))
 
