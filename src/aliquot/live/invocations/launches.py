@@ -152,7 +152,7 @@ def _describe_task(activation: str, task: TaskVariables) -> str:
         found["token"] = task.token
     if task.until_s is not None:
         found["deadline"] = round(task.until_s * 1000)
-    return json.dumps(found)
+    return msgspec.json.encode(found).decode()
 
 
 def run_request(call: Call, assignment: SandboxAssignment, now_ms: int) -> RunRequest:

@@ -1,6 +1,7 @@
 """Resources of Tasks: an action or workflow by name, and AWS's names for the same."""
 
 import re
+from functools import lru_cache
 
 from aliquot.workflow.language.records import Resource
 
@@ -21,6 +22,7 @@ def function_name(text: str) -> str | None:
     return text if NAME.fullmatch(text) else None
 
 
+@lru_cache(maxsize=1024)  # a task asks for the resources of all tasks that may follow it
 def read_resource(text: str) -> Resource | None:
     """Return the resource that a text stands for, or None."""
     callback = text.endswith(CALLBACK)

@@ -1,5 +1,7 @@
 """Payloads between components, as bytes. They are decoded only where keys must be merged."""
 
+from functools import lru_cache
+
 import msgspec
 from msgspec import Raw, Struct
 
@@ -95,6 +97,7 @@ def component_name(value: Raw, caller: str) -> FullName | None:
     return name_from_text(text, caller) if isinstance(text, str) else None
 
 
+@lru_cache(maxsize=1024)  # each task of a workflow names its action
 def name_from_text(text: str, caller: str) -> FullName | None:
     """Return the action that a text names, or None."""
     segments = [segment for segment in text.strip().split("/") if segment]
