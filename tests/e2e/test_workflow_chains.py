@@ -154,3 +154,21 @@ def test_each_step_of_a_chain_has_the_lines_that_it_printed(client):
         for activation in record["logs"]
     ]
     assert [[line.rpartition(" ")[2] for line in one] for one in lines] == [["first"], [], ["third"]]
+
+
+def test_a_group_that_changes_while_an_execution_waits_changes_where_its_tasks_run(client):
+    code = (  # functions of a sandbox share its built-in names
+        "import builtins, os\n"
+        "place = builtins.__dict__.setdefault('place', os.urandom(8).hex())\n"
+        "def main(args): return {'places': [*args.get('places', ()), place]}"
+    )
+    for name in ("near", "far"):
+        client.deploy(name, code, annotations=to_pairs({"group": "movers"}))
+    deploy(client, "moving", chain({"Type": "Wait", "Seconds": 1}, task("near"), task("far")))
+    together = start(client, "moving")
+    first, second = wait_for_end(client, together)["output"]["places"]
+    assert first == second
+    apart = start(client, "moving")
+    client.deploy("far", code, annotations=to_pairs({"group": "others"}))
+    first, second = wait_for_end(client, apart)["output"]["places"]
+    assert first != second

@@ -24,12 +24,15 @@ from stored import activation, opened
 from aliquot.live.invocations import rate_limits
 from aliquot.live.invocations.workflows import workflows as workflows_module
 from aliquot.live.invocations.workflows.control import ExecutionControl, TaskAnswer
+from aliquot.live.invocations.workflows.records import unpack_log
+from aliquot.live.node.base import Outcome, Status
 from aliquot.live.store.base import Retention
 from aliquot.live.store.executions import ExecutionChange, ExecutionEnd, ExecutionRow
 from aliquot.live.store.records import Action, Exec
 from aliquot.testing.waiting import wait_until_async
 from aliquot.workflow.errors import EventRefusedError
-from aliquot.workflow.interpreter import TimerDue
+from aliquot.workflow.interpreter import TaskEnded, TimerDue
+from aliquot.workflow.values import MAX_VALUE_SIZE
 
 EXECUTIONS = 60
 OWNERS = (
@@ -49,6 +52,13 @@ def workflow(name, **state):
 ACTIONS = (
     Action("guest", "a", "0.0.1", Exec("python:3.11", "def main(args): return args")),
     workflow("sleep", Type="Wait", Seconds=3600),
+    workflow("one", Type="Task", Resource="a"),
+    workflow(
+        "stubborn",
+        Type="Task",
+        Resource="a",
+        Retry=[{"ErrorEquals": ["Function.Lost", "Function.Crashed"], "IntervalSeconds": 1, "MaxAttempts": 2}],
+    ),
     workflow("ask", Type="Task", Resource="a.waitForTaskToken", TimeoutSeconds=1000),
 )
 
@@ -120,6 +130,43 @@ def test_an_answer_at_the_instant_of_the_timeout_counts_or_is_refused(tmp_path, 
             assert row.status == ("SUCCEEDED" if accepted else "FAILED")
             assert accepted or json.loads(row.outcome)["error"] == "States.Timeout"
             await rig.finish_all()
+
+    asyncio.run(whole())
+
+
+# --- tasks ----------------------------------------------------------------------------------------------------
+
+
+def test_a_sandbox_or_a_device_that_is_lost_in_a_task_is_retried(tmp_path):
+    async def whole():
+        async with Rig.open(tmp_path, catalogued=ACTIONS) as rig:
+            call = rig.call("stubborn")
+            await rig.composer.accept(call)
+            rig.node.lose(await rig.running())
+            sandbox = await rig.running()
+            rig.node.running.pop(sandbox)
+            rig.node.listener.sandbox_lost(sandbox, Outcome(Status.INTERNAL_ERROR, b'{"error":"no device"}', 0.001))
+            await rig.finish(b'{"n":3}')
+            await rig.until_ended(call)
+            assert (await rig.record(call.id))["result"] == {"n": 3}
+            stored = await rig.store.stored_execution("guest", call.id)
+            ends = [one for _, one in unpack_log(stored.events) if isinstance(one, TaskEnded)]
+            assert [one.error for one in ends] == ["Function.Crashed", "Function.Lost", None]
+            assert len({one.task for one in ends}) == 3
+
+    asyncio.run(whole())
+
+
+@pytest.mark.parametrize(("size", "error"), [(MAX_VALUE_SIZE, None), (MAX_VALUE_SIZE + 1, "States.DataLimitExceeded")])
+def test_a_result_just_over_the_limit_is_the_error_of_its_state(tmp_path, size, error):
+    async def whole():
+        async with Rig.open(tmp_path, catalogued=ACTIONS) as rig:
+            call = rig.call("one")
+            await rig.composer.accept(call)
+            await rig.finish(b'{"x":"' + b"y" * (size - 8) + b'"}')
+            await rig.until_ended(call)
+            outcome = json.loads((await rig.store.execution("guest", call.id)).outcome)
+            assert outcome.get("error") == error
 
     asyncio.run(whole())
 

@@ -297,3 +297,12 @@ def test_redrive_after_stop_and_after_a_timeout():
     shell.send(RedriveAsked())
     shell.send(TaskEnded(next(iter(shell.running)), "late but good"))
     assert shell.result.output == "late but good"
+
+
+def test_too_many_items_and_too_many_events_end_the_execution():
+    each = {"StartAt": "Z", "States": {"Z": {"Type": "Pass", "End": True}}}
+    definition = machine(A={"Type": "Map", "ItemProcessor": each, "End": True})
+    refused = Shell(definition).run([0] * 100_001)
+    assert (refused.status, "100000" in refused.cause) == ("FAILED", True)
+    long = Shell(definition).run([0] * 40_000)
+    assert (long.error, "events" in long.cause) == ("States.Runtime", True)
