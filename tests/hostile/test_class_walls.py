@@ -66,3 +66,16 @@ def test_an_end_that_never_ends_is_ended(tenants):
     tenants.check_neighbour()
     wait_until(lambda: len(set(tenants.server.descendants()) - before) <= 8, what="the end of the forked processes")
     assert tenants.neighbour.result("answer", {}) == {"answer": 42}
+
+
+def test_held_sandboxes_of_one_tenant_leave_others_their_first_calls(tenants):
+    held = to_pairs({"warm": 100})
+    for number in range(4):
+        tenants.attacker.deploy(f"held{number}", "def main(args):\n    return {}\n", annotations=held)
+    tenants.check_neighbour()
+    refused = tenants.attacker.put("actions/more", json={"exec": {"kind": "python:3.11", "code": "def main(a): pass"},
+                                                         "annotations": to_pairs({"warm": 101})})  # fmt: skip
+    assert "annotation warm: it takes a whole number from 0 to 100" in refused.text
+    for number in range(4):
+        tenants.attacker.delete(f"actions/held{number}").raise_for_status()
+    tenants.check_neighbour()

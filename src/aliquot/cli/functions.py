@@ -29,8 +29,8 @@ def list_functions(
     if not actions:
         say(f"there are no functions {f'in {package}' if package else 'yet'}; deploy one with: aliquot deploy FILE")
         return
-    scheduled = any("schedule" in annotations_of(action) for action in actions)
-    more = ["schedule"] if scheduled else []
+    said_of_all = [annotations_of(action) for action in actions]
+    more = [name for name in ("warm", "schedule") if any(name in said for said in said_of_all)]
     rows = table("", "function", "kind", ">gpu", ">gpu memory", ">memory", ">timeout", *more, "version", "updated")
     for action in actions:
         said, limits = annotations_of(action), action.get("limits", {})
@@ -42,7 +42,7 @@ def list_functions(
             size(gpu_memory * MIB) if isinstance(gpu_memory, int) else text(gpu_memory),
             size(limits.get("memory", 0) * MIB),
             seconds(limits.get("timeout", 0) / 1000),
-            *([text(said.get("schedule"))] if scheduled else []),
+            *(text(said.get(name)) for name in more),
             text(action.get("version")),
             clock(action.get("updated", 0)),
         )

@@ -105,6 +105,7 @@ class FunctionSpec(Struct, frozen=True):
     datasets: tuple[str, ...] = ()  # names of the datasets it reads
     runs_ahead: bool = False  # short calls may be handed to its busy sandboxes (`ahead.py`)
     batch: int = 1  # maximum number of calls that run together (`batches.py`)
+    warm: int = 0  # sandboxes that are held ready where there is room (`provisioning/`)
 
     def runs_on(self, device: DeviceSpec) -> bool:
         """Return whether the function can use this kind of device, whatever its size."""

@@ -47,6 +47,9 @@ class Pool:
         self._outbox = outbox
         self._slices = slices
         self.session_sandboxes = SessionSandboxes(slots)
+        self.short_flows: dict[
+            int, Flow
+        ] = {}  # those that may have fewer sandboxes than are held ready (`provisioning/`)
 
     def start(self, invocation: Invocation, devices: tuple[Device, ...], reason: str, *, now: float) -> Sandbox:
         """Start a sandbox for the invocation, and reserve its bytes on each of the devices."""
@@ -213,6 +216,8 @@ class Pool:
         sandbox.change(SandboxChange.END)
         sandbox.expiry = None
         del self.sandboxes[sandbox.id], sandbox.flow.sandboxes[sandbox.id]
+        if sandbox.flow.spec.warm:
+            self.short_flows[sandbox.flow.index] = sandbox.flow
 
     def flow_idled(self, flow: Flow, *, now: float) -> None:
         flow.expiry = self.keepalive.flow_idled(flow, now=now)
@@ -230,7 +235,7 @@ class Pool:
                 sandbox.deferred_expiry = None
         elif expiry.action in ENDS_KEEP_ALIVE:
             idle = flow.idle_sandboxes()
-            for sandbox in idle[: max(0, len(idle) - expiry.sandboxes)]:
+            for sandbox in idle[: max(0, len(idle) - max(expiry.sandboxes, flow.spec.warm))]:
                 self.expire(sandbox, expiry.action, expiry.reason)
         flow.expiry = self.keepalive.flow_expired(flow, expiry, now=now)
         self._timers.arm(flow)

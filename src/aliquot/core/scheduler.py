@@ -154,6 +154,8 @@ class Scheduler:
             except EventError as error:
                 wrong.append(_describe(error, event, events))
         self._dispatcher.decide(self._domains, now=now)
+        if self.pool.short_flows:
+            self.provisioner.hold_next(now=now)
         if self.prefetcher.needs_decision:
             self.prefetcher.decide(now=now)
         heap = self._timers.heap
@@ -198,7 +200,7 @@ class Scheduler:
         if before or event.function.datasets:
             self.prefetcher.function_changed(event.tenant, before, event.function.datasets)
         if flow is None:
-            self.registry.open(key, event.function, domain)
+            self.provisioner.hold(self.registry.open(key, event.function, domain), now=self.now)
             return
         self._retire(flow, "its function has a newer version")
         self._batching.forget(flow)
@@ -211,6 +213,7 @@ class Scheduler:
         if flow.misfit is not None:
             self._calls.fail_queued(flow, flow.misfit, now=self.now)
         flow.stop_waiting()
+        self.provisioner.hold(flow, now=self.now)
 
     def _function_removed(self, event: FunctionRemoved) -> None:
         self._close(self.registry.flow(event.tenant, event.function), "its function was removed")
@@ -372,7 +375,7 @@ class Scheduler:
             if expiry is None:
                 continue
             if isinstance(subject, Sandbox):
-                self.pool.expire(subject, expiry.action)
+                self.provisioner.expire_sandbox(subject, expiry)
                 continue
             if not isinstance(subject, Flow):
                 self._membership.now = self.now
@@ -380,7 +383,7 @@ class Scheduler:
                 self._dispatcher.decide(self._domains, now=self.now)  # calls may have returned to their queues
                 continue
             self.provisioner.expire_flow(subject, expiry, now=self.now)
-            if expiry.action in ENDS_KEEP_ALIVE and not expiry.sandboxes:
+            if expiry.action in ENDS_KEEP_ALIVE and not (expiry.sandboxes or subject.spec.warm):
                 subject.domain.policy.expired(subject, subject.domain.view)
 
     def _sandbox(self, number: int) -> Sandbox | None:

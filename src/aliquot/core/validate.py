@@ -22,6 +22,8 @@ def function_problems(function: FunctionSpec) -> Iterator[str]:
         yield f"instances {function.instances} is below 1"
     if not 1 <= function.batch <= MAX_BATCH:
         yield f"batch {function.batch} is not from 1 to {MAX_BATCH}"
+    if function.warm < 0:
+        yield f"warm {function.warm} is below 0"
     if "" in function.datasets:
         yield "a dataset has no name"
     for kind, times in (("", function.times), *function.times_by_kind.items()):

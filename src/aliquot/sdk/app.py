@@ -94,6 +94,7 @@ class App:
             up to 10. If it is left out, tasks of workflows run again, and other calls do not.
         retries: another word for `rerun` as a number.
         schedule: when it is called without arguments, as cron writes it, in UTC: `"*/5 * * * *"`.
+        warm: sandboxes that are held ready, where there is room that nobody uses.
         group: functions of the same group share a sandbox and pass values without a copy.
         calls: whether it may call functions outside its group. It gets a key for that.
         env: environment variables. They are no secrets: whoever can read the function can read them.

@@ -14,6 +14,7 @@ from aliquot.sdk.units import (
     read_schedule,
     read_share,
     read_variables,
+    read_warm,
 )
 
 DEFAULT_TIMEOUT_MS = 60_000
@@ -24,7 +25,7 @@ _GROUP = "[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}"
 ANNOTATIONS = (
     *("sdk", "sdk-app", "sdk-digest", "imports", "requirements", "gpu-share", "gpu-memory", "gpu-share-limit"),
     *("gpu-memory-limit", "latency-slo-ms", "weight", "datasets", "rerun", "group", "durable"),
-    *("env", "secrets", "exit", "sdk-file", "schedule", "batch", "pure", "cost-slo", "cache-ttl-ms"),
+    *("env", "secrets", "exit", "sdk-file", "schedule", "warm", "batch", "pure", "cost-slo", "cache-ttl-ms"),
 )
 MAX_BATCH = 65_536
 
@@ -46,6 +47,7 @@ class FunctionArguments(TypedDict, total=False):
     rerun: bool | int | None
     retries: int
     schedule: str | None
+    warm: int
     group: str | None
     calls: bool | None
     env: Mapping[str, str] | None
@@ -77,6 +79,7 @@ class FunctionNeeds(NamedTuple):
     datasets: tuple[str, ...] = ()
     rerun: bool | int | None = None
     schedule: str | None = None
+    warm: int | None = None
     group: str | None = None
     calls: bool | None = None
     env: tuple[tuple[str, str], ...] = ()
@@ -108,6 +111,7 @@ class FunctionNeeds(NamedTuple):
             "secrets": list(self.secrets) or None,
             "exit": self.exit or None,
             "schedule": self.schedule,
+            "warm": self.warm,
             "pure": self.pure or None,
             "cost-slo": self.cost_slo,
             "cache-ttl-ms": self.cache_ttl_ms,
@@ -205,6 +209,7 @@ _READERS: dict[str, tuple[str, Callable[[Any, str], Any]]] = {
     "rerun": ("rerun", _read_rerun),
     "retries": ("rerun", read_retries),
     "schedule": ("schedule", read_schedule),
+    "warm": ("warm", read_warm),
     "group": ("group", _as_given),
     "calls": ("calls", _as_given),
     "env": ("env", read_variables),

@@ -11,6 +11,7 @@ _SIZES = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": KIB, "MIB"
 _TIMES_MS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _MAX = 2**50
 MAX_RETRIES = 10
+MAX_WARM = 100
 _MIN_CRON_FIELDS, _MAX_CRON_FIELDS = 5, 6  # six begin with seconds
 
 
@@ -67,6 +68,13 @@ def read_retries(value: object, argument: str) -> int:
     """Check how often a function may run again."""
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_RETRIES:
         raise UsageError(f"{argument}: {value!r} does not fit; it takes a whole number from 0 to {MAX_RETRIES}")
+    return value
+
+
+def read_warm(value: object, argument: str) -> int:
+    """Check how many sandboxes are held ready."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_WARM:
+        raise UsageError(f"{argument}: {value!r} does not fit; it takes a whole number from 0 to {MAX_WARM}")
     return value
 
 

@@ -51,6 +51,7 @@ def test_sizes_and_times_are_read():
         ({"env": {"A-B": "1"}}, "env: 'A-B' is not a variable's name"),
         ({"env": {"A": 1}}, "env: the value of A is 1; it takes text, such as '1'"),
         ({"secrets": "hf"}, "secrets: 'hf' is not a list; it takes one such as ['hf']"),
+        ({"warm": 101}, "warm: 101 does not fit; it takes a whole number from 0 to 100"),
         ({"retries": 11}, "retries: 11 does not fit; it takes a whole number from 0 to 10"),
         ({"retries": 1, "rerun": True}, "retries: leave out rerun, which says the same"),
         ({"schedule": "often"}, "schedule: 'often' is not a schedule; it takes one such as '*/5 * * * *', in UTC"),

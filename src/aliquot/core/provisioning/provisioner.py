@@ -1,4 +1,4 @@
-"""Start sandboxes before any call needs them: for a forecast, for the operator, or for a plan.
+"""Start sandboxes before any call needs them: for a forecast, for the operator, for a plan, or for `warm`.
 
 A sandbox that was started ahead takes no slot and no turn of its flow. It lives in memory that nobody uses, and makes
 room before all others, even while it starts. So a wrong forecast changes no other sandbox. All unused sandboxes on a
@@ -6,6 +6,7 @@ device take at most 30 % of its memory, and one tenant's at most half of that.
 """
 
 from collections.abc import Iterable
+from itertools import islice
 
 from aliquot.core.clock import between
 from aliquot.core.commands import Purpose
@@ -18,6 +19,7 @@ from aliquot.core.records import Sandbox
 
 MAX_UNUSED_PARTS, PARTS = 3, 10  # unused sandboxes take at most 3/10 of a device's or a host's memory
 TENANT_DIVISOR = 2  # one tenant's take at most half of that
+MAX_FLOWS_HELD_PER_STEP = 4
 
 
 class Provisioner:
@@ -40,11 +42,32 @@ class Provisioner:
             started.append(self._pool.start_ahead(flow, devices, purpose, reason, now=now))
         return started
 
+    def hold(self, flow: Flow, *, now: float) -> None:
+        """Start sandboxes of a flow until it has as many as its function declares. Without room it is tried again."""
+        warm = flow.spec.warm
+        self._pool.short_flows.pop(flow.index, None)
+        if warm and not flow.closed:
+            self.start(flow, warm, f"{warm} are held ready", now=now)
+            if len(flow.sandboxes) < warm and flow.index not in self._failed:
+                self._pool.short_flows[flow.index] = flow
+
+    def hold_next(self, *, now: float) -> None:
+        """Hold sandboxes of flows that have fewer than declared. Flows take turns, a few in each step."""
+        for index in list(islice(self._pool.short_flows, MAX_FLOWS_HELD_PER_STEP)):
+            self.hold(self._pool.short_flows[index], now=now)
+
     def expire_flow(self, flow: Flow, expiry: Expiry, *, now: float) -> None:
         """Carry out the keep-alive action of an idle flow."""
         if expiry.action is ExpiryAction.START:
             self.start(flow, expiry.sandboxes, expiry.reason, now=now)
         self._pool.expire_flow(flow, expiry, now=now)
+
+    def expire_sandbox(self, sandbox: Sandbox, expiry: Expiry) -> None:
+        """Carry out the keep-alive action of an idle sandbox, unless it is held ready."""
+        if len(sandbox.flow.sandboxes) > sandbox.flow.spec.warm:
+            self._pool.expire(sandbox, expiry.action)
+        else:
+            sandbox.expiry = None
 
     def ready(self, sandbox: Sandbox, *, now: float) -> None:
         """Learn from a sandbox that is ready how long its start took."""
@@ -61,8 +84,10 @@ class Provisioner:
 
     def succeeded(self, flow: Flow) -> None:
         """Start sandboxes of the flow ahead again, because one has started for a call or its function is new."""
-        if self._failed:
-            self._failed.pop(flow.index, None)
+        if self._failed and flow.index in self._failed:
+            del self._failed[flow.index]
+            if flow.spec.warm:
+                self._pool.short_flows[flow.index] = flow
 
 
 def _place(flow: Flow) -> tuple[Device, ...] | None:

@@ -94,6 +94,7 @@ def combine_needs(parts: Sequence[ActionNeeds]) -> ActionNeeds:
         gpu_share_limit=_combined_limit([part for part in parts if part.gpu_share]),
         gpu_memory_limit_bytes=sum(part.memory_limit_bytes for part in parts),
         weight=sum(part.weight for part in parts),
+        warm=max(part.warm for part in parts),
         datasets=_distinct(part.datasets for part in parts),
         imports=_distinct(part.imports for part in parts),
         requirements=_distinct(part.requirements for part in parts),

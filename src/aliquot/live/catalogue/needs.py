@@ -23,6 +23,7 @@ _MAX_LIST_LENGTH = 256
 _MAX_MEMORY_MB = 1_073_741_824
 _MAX_TEXT_LENGTH = 1024
 _MAX_FILE_NAME_LENGTH = 255
+MAX_WARM = 100  # sandboxes of one function that are held ready
 _MAX_VALUE_LENGTH = 32 * KIB  # of an environment variable
 _MIN_SHARE, _SHARE_STEP = 0.01, 0.005  # the step allows an eighth of a GPU, 0.125
 _MAX_GPUS = 1024
@@ -57,6 +58,7 @@ class ActionNeeds(Struct, frozen=True):
     secrets: tuple[str, ...] = ()  # names of secrets, whose variables it gets
     pure: bool = False  # its result follows from its arguments alone
     cache_ttl_s: float | None = None  # how long results are kept
+    warm: int = 0  # sandboxes that are held ready
     exit: bool = False  # it has code to run when its sandbox is stopped
     file: str = ""  # name of the file that the code comes from, or empty
 
@@ -76,6 +78,7 @@ class ActionNeeds(Struct, frozen=True):
             share_limit=self.gpu_share_limit,
             datasets=self.datasets,
             batch=self.batch,
+            warm=self.warm,
         )
 
 
@@ -201,6 +204,11 @@ def _group(value: object) -> object:
     return value if isinstance(value, str) and _GROUP.fullmatch(value) else UNSET
 
 
+def _warm(value: object) -> object:
+    number = _number(0, MAX_WARM)(value)
+    return int(number) if isinstance(number, float) and number.is_integer() else UNSET
+
+
 def _file_name(value: object) -> object:
     good = isinstance(value, str) and 0 < len(value) <= _MAX_FILE_NAME_LENGTH and value.isprintable()
     return value if good and "/" not in str(value) else UNSET
@@ -266,6 +274,7 @@ ANNOTATIONS = {
     "sdk": _NeedsAnnotation("sdk", "true or false", _flag),
     "pure": _NeedsAnnotation("pure", "true or false", _flag),
     "cache-ttl-ms": _NeedsAnnotation("cache_ttl_s", "a number of milliseconds above 0", _milliseconds),
+    "warm": _NeedsAnnotation("warm", f"a whole number from 0 to {MAX_WARM}", _warm),
     "sdk-file": _NeedsAnnotation("file", "the name of a file", _file_name),
     "exit": _NeedsAnnotation("exit", "true or false", _flag),
 }
