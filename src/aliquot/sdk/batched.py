@@ -1,7 +1,7 @@
 """A function that takes the arguments of several calls at once."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from aliquot.sdk.errors import UsageError
 from aliquot.sdk.function import Function
@@ -14,7 +14,7 @@ A = TypeVar("A")
 R = TypeVar("R")
 
 
-class BatchedFunction(Function[[A], R]):
+class BatchedFunction(Function[[A], R], Generic[A, R]):  # Python 3.11.2 does not find A by itself
     """The result of `@app.function(batch=32)` over a function from a list of items to a list of their results.
 
     `f.remote(a)` gives the result of one item. On the platform items of calls that wait run together. `f(a)` runs here
