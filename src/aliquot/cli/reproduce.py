@@ -86,7 +86,7 @@ def mqfq(
 def _show_traces() -> bool:
     from aliquot.sim.experiments.thesis import PUBLISHED, printed_trace
 
-    table = FittedTable(title="ResNet at 0, 2, 3 and BERT at 1 on two devices", title_justify="left")
+    table = FittedTable(names=2, title="ResNet at 0, 2, 3 and BERT at 1 on two devices", title_justify="left")
     for column in (
         "policy",
         "",

@@ -24,10 +24,15 @@ def print_json(value: object, *, compact: bool = False) -> None:
     print(json.dumps(value, indent=None if compact else 2, ensure_ascii=False), flush=compact)  # noqa: T201 - results go to stdout
 
 
-def table(title: str, *columns: str) -> PlainTable:
-    """Make a table. Columns whose name begins with `>` are aligned to the right."""
+def table(title: str, *columns: str, names: int = 1) -> PlainTable:
+    """Make a table. Columns whose name begins with `>` are aligned to the right. The first `names` name the row."""
     made = PlainTable(
-        title=Text(title) if title else None, title_justify="left", box=None, pad_edge=False, header_style="dim"
+        names=names,
+        title=Text(title) if title else None,
+        title_justify="left",
+        box=None,
+        pad_edge=False,
+        header_style="dim",
     )
     for column in columns:
         made.add_column(column.removeprefix(">"), justify="right" if column.startswith(">") else "left", no_wrap=True)
@@ -48,9 +53,9 @@ def size(amount: float | None) -> str:
     return f"{amount:.1f} GiB"
 
 
-def count(number: int, thing: str) -> str:
+def count(number: int, thing: str, things: str = "") -> str:
     """Return a number with the name of what it counts, such as `1 file` and `2 files`."""
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+    return f"{number} {thing}" if number == 1 else f"{number} {things or f'{thing}s'}"
 
 
 def seconds(amount: float | None) -> str:

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from aliquot.cli.console import output
 from aliquot.cli.gateway import AsJson, Data, GatewayClient, connect
-from aliquot.cli.results import percent, print_json, seconds, show, size, table, text
+from aliquot.cli.results import count, percent, print_json, seconds, show, size, table, text
 
 _MAX_REQUIREMENTS_CHARS = 80
 _TWO_LEVELS = "fair_resident"  # the policy whose flows compete within their tenant, and tenants with each other
@@ -88,7 +88,8 @@ def _headline(gateway: GatewayClient, found: dict[str, Any]) -> Text:
     flows = found.get("flows", ())
     line.append(
         f"   {sum(flow['queued'] for flow in flows)} waiting, {sum(flow['in_flight'] for flow in flows)} in flight, "
-        f"{len(found.get('sandboxes', ()))} sandboxes ({found.get('sandboxes_started', 0)} started so far), "
+        f"{count(len(found.get('sandboxes', ())), 'sandbox', 'sandboxes')} "
+        f"({found.get('sandboxes_started', 0)} started so far), "
         f"policies {', '.join(found.get('policies', ()))}"
     )
     if promises := found.get("promises"):
@@ -188,6 +189,7 @@ def _flows(found: dict[str, Any], max_rows: int) -> Table:
             ">sand-\nboxes",
         ),
         *(["trouble"] if trouble else []),  # rare, so it takes no space otherwise
+        names=2,
     )
     for flow in flows[:max_rows]:
         rows.add_row(

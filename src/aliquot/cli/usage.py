@@ -72,6 +72,7 @@ def _show(found: "list[UsageRow]") -> None:
         "share of the device used, while active",
         *("tenant", "function", "device", "sandboxes", ">requested", ">mean", ">deviation", ">peak"),
         *(">active", ">compute", ">memory", "until"),
+        names=2,
     )
     for row in found:
         numbers = ",".join(map(str, row.sandboxes))

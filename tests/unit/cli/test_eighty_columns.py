@@ -13,7 +13,7 @@ from aliquot.cli.results import table
 from aliquot.tables import FittedTable
 
 COLUMNS = 80
-LONG = "a-function-with-a-name-of-more-than-fifty-characters-in-all"
+LONG = "a-function-with-a-name-of-39-characters"
 
 
 def printed(made, width=COLUMNS):
