@@ -55,6 +55,6 @@ def test_goals_compare_medians_and_a_peer_without_figures_misses(tmp_path):
     assert found["a chain of 10 no-op tasks in one group against one call"].value == 2.0
     assert found["a durable task against a step of DBOS"].value == 0.25
     assert bench._live_goals()[0].value == 0.75
-    assert len(bench._live_table().rows) == 11
+    assert len(bench._live_table().rows) == 14
     bench.draw(tmp_path / "goals.png")
     assert (tmp_path / "goals.png").stat().st_size > 1000

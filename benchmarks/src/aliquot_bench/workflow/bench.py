@@ -14,7 +14,7 @@ from aliquot.testing.client import CallError
 from aliquot_bench.base import BenchRequest
 from aliquot_bench.environments import MeasurementError
 from aliquot_bench.result import BenchResult, Goal, ResultTable, at_least, at_most
-from aliquot_bench.workflow import engine, live, peers
+from aliquot_bench.workflow import engine, large_values, live, peers
 from aliquot_bench.workflow.picture import draw_goals
 
 DBOS_STEPS = 20
@@ -68,6 +68,9 @@ class WorkflowBench:
         try:
             with live.workflow_server() as server:
                 for name, seconds in live.measure_calls(server, 10 if self._quick else 50).items():
+                    self._add(name, 1e6 * median(seconds))
+                large_values.prepare(server)
+                for name, seconds in large_values.measure(server, 2 if self._quick else 5).items():
                     self._add(name, 1e6 * median(seconds))
                 count = 256 if self._quick else 2048
                 express, standard = (live.per_second(server, name, count) for name in (live.EXPRESS, live.STANDARD))
@@ -138,6 +141,18 @@ class WorkflowBench:
                 "times",
             ),
             at_most(
+                "10 MB through three tasks by reference, against JSON in a sequence",
+                self._against(large_values.AS_OBJECT, large_values.AS_JSON),
+                0.3,
+                "times",
+            ),
+            at_most(
+                "the same in one group",
+                self._against(large_values.IN_GROUP, large_values.AS_JSON),
+                0.05,
+                "times",
+            ),
+            at_most(
                 f"a start with {self._asleep} sleeping executions against none",
                 self._against("start beside sleeping", "start"),
                 1.5,
@@ -159,6 +174,9 @@ class WorkflowBench:
             live.STANDARD: f"durable, {live.TASKS} tasks",
             live.STANDARD_ONE: "durable, 1 task",
             live.CHAINED: f"express, a chain of {live.TASKS} tasks in one group",
+            large_values.AS_JSON: "10 MB of JSON through a sequence of three functions",
+            large_values.AS_OBJECT: "10 MB through three tasks by reference, express",
+            large_values.IN_GROUP: "10 MB through three tasks of one group, express",
             "p99 alone": "p99 of a call",
             "p99 beside evil": "p99 of a call beside expressions that never end",
             "start": "start of a server without executions",
