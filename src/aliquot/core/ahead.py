@@ -53,6 +53,8 @@ class AheadState:
         sandbox = self.sandbox
         if sandbox is None or sandbox.state is not BUSY or len(sandbox.ahead) >= self._room:
             return None
+        if sandbox.invocation is None or sandbox.invocation.own_sandbox:
+            return None
         if sandbox.retired is not None or sandbox.slice is not None or not sandbox.device.slots:
             return None  # it is to stop, or shares a device, or its node gets no work
-        return None if invocation.session is not None or invocation.taken_back else sandbox
+        return None if invocation.session is not None or invocation.own_sandbox else sandbox

@@ -128,7 +128,7 @@ class Calls:
         sandbox.ahead = [invocation for invocation in sandbox.ahead if invocation.id not in names]
         for name in names:
             invocation = ahead[name]
-            invocation.taken_back = True
+            invocation.own_sandbox = True
             self._return(invocation, invocation.cancelled or "it was taken back", now=now)
         if names and sandbox.flow.ahead is not None:
             sandbox.flow.ahead.taken_back()

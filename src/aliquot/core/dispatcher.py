@@ -205,7 +205,7 @@ class Dispatcher:
         domain.policy.dispatched(flow, invocation, sandbox.device, domain.view)
         if flow.spec.datasets:
             self._prefetcher.call_dispatched(invocation)
-        if flow.ahead is not None:
+        if flow.ahead is not None and not invocation.own_sandbox:
             flow.ahead.sandbox = sandbox
         if sandbox.batch is not None:
             for _ in range(size - 1):

@@ -122,6 +122,7 @@ class InvocationArrived(Struct, frozen=True, tag=True, gc=False, omit_defaults=T
     prefer: Prefer = Prefer.COST
     execution: str | None = None  # the execution of a workflow that it belongs to
     stage: str | None = None  # of that execution
+    own_sandbox: bool = False  # it is not handed to a busy sandbox ahead, nor others behind it
 
 
 class GraphDeployed(Struct, frozen=True, tag=True):

@@ -40,7 +40,7 @@ class Invocation:
 
     __slots__ = (
         "alone", "arrived", "batch", "cancelled", "cost_limit", "deadline", "dispatched", "flow", "id", "number",
-        "run_s", "sandbox", "session", "share", "state", "story", "taken_back",
+        "own_sandbox", "run_s", "sandbox", "session", "share", "state", "story",
     )  # fmt: skip
 
     def __init__(self, name: str, number: int, flow: "Flow", arrived: float) -> None:
@@ -57,7 +57,7 @@ class Invocation:
         self.dispatched: float = 0
         self.run_s: float | None = None  # measured on the device, once it has run
         self.cancelled: str | None = None  # why, until the shell reports which calls handed ahead have begun
-        self.taken_back = False  # it was handed ahead and taken back
+        self.own_sandbox = False  # it is not handed ahead, because the shell cannot, or has taken it back before
         self.batch: Batch | None = None  # while it is in flight together with others
         self.alone = False  # its batch failed, and it runs again without others
         self.story: list[tuple[float, str]] = [(arrived, "arrived")]

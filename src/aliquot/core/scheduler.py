@@ -254,6 +254,7 @@ class Scheduler:
             self.admitter.arrived(invocation, event, now=self.now)
         if event.session is not None:
             invocation.session = self.pool.session_sandboxes.session(event.tenant, event.session)
+        invocation.own_sandbox = event.own_sandbox
         flow.expiry = None
         if self.pool.observes_calls:
             self.pool.keepalive.flow_called(flow, now=self.now)

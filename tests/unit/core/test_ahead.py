@@ -8,7 +8,14 @@ from msgspec.structs import replace
 from aliquot.core.ahead import MAX_AHEAD, MIN_PAUSE_RUNS
 from aliquot.core.commands import Complete, Dispatch, Fail, Run, RunNext, StartSandbox, StopSandbox, TakeBack
 from aliquot.core.errors import EventError
-from aliquot.core.events import FunctionDeployed, InvocationCancelled, RunFinished, RunsTakenBack, SandboxLost
+from aliquot.core.events import (
+    FunctionDeployed,
+    InvocationArrived,
+    InvocationCancelled,
+    RunFinished,
+    RunsTakenBack,
+    SandboxLost,
+)
 from aliquot.core.interfaces import Queueing
 from aliquot.core.model import CPU
 from aliquot.policies.queueing import QUEUEING
@@ -81,6 +88,21 @@ def test_calls_of_other_functions_and_of_sessions_get_sandboxes_of_their_own():
     made.call("short")
     made.call("short", session="s")
     assert not of_type(RunNext, made.log)
+
+
+@pytest.mark.parametrize("policy", ["fair_resident", "fcfs"])
+def test_a_call_that_needs_a_sandbox_of_its_own_is_not_handed_ahead_and_does_not_keep_others_from_it(policy):
+    made = harness(policy=policy)
+    run, following = of_type(Run | RunNext, made.call("short", "short"))
+    (own,) = of_type(StartSandbox, made.send(InvocationArrived("own", "default", "short", own_sandbox=True)))
+    assert own.sandbox != run.sandbox
+    (third,) = of_type(RunNext, made.call("short"))
+    assert third.sandbox == run.sandbox
+    for command in (run, following, third):
+        finish(made, command)
+    (alone,) = of_type(Run, made.send(InvocationArrived("again", "default", "short", own_sandbox=True)))
+    (behind,) = of_type(Dispatch, made.call("short"))
+    assert behind.sandbox != alone.sandbox
 
 
 def test_a_sandbox_takes_a_limited_number_of_calls_ahead():

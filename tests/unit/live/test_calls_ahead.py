@@ -119,6 +119,20 @@ async def test_a_call_that_must_survive_a_crash_is_not_handed_ahead(rig):
 
 
 @run
+async def test_calls_are_handed_ahead_beside_one_that_must_survive_a_crash(rig):
+    """The scheduler knows it from the arrival, so it need not be taken back, which would stop the others."""
+    await busy(rig, 1)
+    await rig.service.accept(rig.call(ECHO))
+    await rig.turn()
+    others = [rig.call(ECHO) for _ in range(2)]
+    for call in others:
+        rig.service.submit(call)
+    await rig.turn()
+    assert [request.invocation for request in rig.node.ahead[1]] == [call.id for call in others]
+    await rig.finish_all()
+
+
+@run
 async def test_no_call_is_handed_ahead_behind_one_whose_start_is_not_on_disk(rig):
     await busy(rig, 1)
     await rig.finish_all()

@@ -311,12 +311,15 @@ class Service:
             return
         if session is not None and self.sessions.find(tenant, session) is None:
             session = None
+        own_sandbox = bool(call.queue_entry)  # its start must be on disk before it runs
         if call.objective is None:
-            self._engine.post(InvocationArrived(call.id, tenant, flow, session=session))
+            self._engine.post(InvocationArrived(call.id, tenant, flow, session=session, own_sandbox=own_sandbox))
             return
         limits, waited_s = call.objective.limits, self._engine.now() - call.run.arrived_s
         self._engine.post(
-            InvocationArrived(call.id, tenant, flow, call.objective.left_s(waited_s), limits.cost, session)
+            InvocationArrived(
+                call.id, tenant, flow, call.objective.left_s(waited_s), limits.cost, session, own_sandbox=own_sandbox
+            )
         )
 
     def begin_session(self, namespace: str, session_id: str) -> None:
