@@ -33,7 +33,7 @@ MAX_RETRY_DELAY_S = 1.0
 # The pause after a group is this many times as long as its write took. Large groups cost far less per row.
 REST_FACTOR = 3
 MAX_REST_S = 0.03
-MAX_DURABLE_REST_S = 0.005  # the same if callers wait for durable writes; it is as long as the write took
+MAX_DURABLE_REST_S = 0.001  # the same if callers wait for durable writes; it is as long as the write took
 ROW_BYTES = 200  # approximate memory of a row without its bodies
 MIN_PART_DIVISOR = 8  # an owner may have this part of the total, whatever others have
 MAX_FREE_BYTES = 4 * KIB  # the bodies of a record that are not counted for its owner
