@@ -2,6 +2,8 @@
 
 from collections.abc import Container, Sequence
 
+from aliquot.core.admission.plan import Plan
+from aliquot.core.admission.promises import Promises
 from aliquot.core.batches import Batch
 from aliquot.core.commands import Command, Complete, Fail, TakeBack
 from aliquot.core.errors import EventError
@@ -15,15 +17,19 @@ from aliquot.core.waiting import admit, all_waiting, put_back, withdraw
 class Calls:
     """The open invocations by name."""
 
-    def __init__(self, pool: Pool, outbox: list[Command]) -> None:
+    def __init__(self, pool: Pool, plan: Plan, promises: Promises, outbox: list[Command]) -> None:
         self.open: dict[str, Invocation] = {}
         self._pool = pool
+        self._plan = plan
+        self._promises = promises
         self._outbox = outbox
 
     def withdraw(self, invocation: Invocation, *, now: float) -> None:
         """End an invocation that has not been dispatched."""
         del self.open[invocation.id]
         invocation.change(END, now)
+        if invocation.id in invocation.flow.promised:
+            self._plan.withdraw(invocation)
         withdraw(invocation)
 
     def end(self, invocation: Invocation, *, now: float) -> None:
@@ -32,11 +38,19 @@ class Calls:
         del self.open[invocation.id]
         self._leave(invocation, now=now)
 
+    def complete(self, invocation: Invocation, *, now: float) -> None:
+        """End an invocation that has run."""
+        if invocation.objective is not None:
+            self._plan.refund(invocation, (now - invocation.dispatched) / invocation.batch_size)
+            self._promises.completed(invocation, now=now)
+        self.end(invocation, now=now)
+        self._outbox.append(Complete(invocation.id))
+
     def settle(self, flow: Flow, *, now: float) -> None:
         """Queue invocations that were held back, and start keep-alive if the flow is idle."""
         if flow.held_back:
             admit(flow)
-        if not flow.queued and not flow.in_flight and not flow.closed:
+        if not flow.queued and not flow.in_flight and not flow.closed and not flow.promised:
             self._pool.flow_idled(flow, now=now)
 
     def fail_queued(self, flow: Flow, reason: str, *, now: float) -> None:
@@ -106,8 +120,7 @@ class Calls:
         members = list(batch.members)
         for member in members:
             if member.id not in again:
-                self.end(member, now=now)
-                self._outbox.append(Complete(member.id))
+                self.complete(member, now=now)
         for member in reversed(members):
             if member.id in again:
                 self._run_again(member, "its batch failed and its function was removed", now=now)
@@ -152,12 +165,15 @@ class Calls:
         if ran or flow.closed:
             self._fail(invocation, reason, now=now)
             return
+        self._promises.lost(invocation, reason)
         invocation.change(InvocationChange.RETURN, now)
         self._leave(invocation, now=now)
         invocation.sandbox = None
         put_back(flow, invocation)
 
     def _fail(self, invocation: Invocation, reason: str, *, now: float) -> None:
+        if invocation.cancelled is None:
+            self._promises.lost(invocation, reason)
         self.end(invocation, now=now)
         self._outbox.append(Fail(invocation.id, reason))
         self.settle(invocation.flow, now=now)

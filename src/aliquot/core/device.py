@@ -11,6 +11,7 @@ from aliquot.core.records import Sandbox, Slice, StopCandidate
 from aliquot.core.tenant_slots import TenantSlots
 
 if TYPE_CHECKING:
+    from aliquot.core.admission.lanes import DevicePlan
     from aliquot.core.flow import Flow
 
 
@@ -20,8 +21,8 @@ class Device:
     __slots__ = (
         "active_slices", "bounded", "default_share", "device_class", "evictable_bytes", "flows", "freed", "group",
         "host", "index", "kept", "kept_bytes", "last_dispatch", "level", "listed", "max_slots", "measured_utilisation",
-        "memory_bytes", "memory_order", "node", "pool_order", "pool_slots", "resident_bytes", "running", "sandboxes",
-        "shares_used", "slots", "spec", "taken", "tenant_slots", "unused",
+        "memory_bytes", "memory_order", "node", "plan", "pool_order", "pool_slots", "resident_bytes", "running",
+        "sandboxes", "shares_used", "slots", "spec", "taken", "tenant_slots", "unused",
     )  # fmt: skip
 
     def __init__(
@@ -55,6 +56,7 @@ class Device:
         self.taken = 0.0
         self.freed: tuple[dict[int, Device], ...] = ()  # for each domain, devices with something freed
         self.flows: dict[int, Flow] = {}  # those that have had an idle sandbox here
+        self.plan: DevicePlan | None = None  # of promised calls, while there are any
         self.running = 0
         self.shares_used: float = 0
         self.measured_utilisation: float | None = None

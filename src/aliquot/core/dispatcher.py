@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
+from aliquot.core.admission.plan import Plan
 from aliquot.core.batches import Batch, count_together
-from aliquot.core.commands import Command, Dispatch, Run, RunNext, Start
+from aliquot.core.commands import Command, Dispatch, Purpose, Run, RunNext, Start
 from aliquot.core.device import Device
 from aliquot.core.device_index import MAX_CANDIDATES
 from aliquot.core.domain import Domain
@@ -41,8 +42,10 @@ class Dispatcher:
         slices: SliceAllocator,
         prefetcher: NodePrefetchers,
         batching: Batching,
+        plan: Plan,
         outbox: list[Command],
     ) -> None:
+        self._plan = plan
         self._prefetcher = prefetcher
         self._batching = batching
         self._registry = registry
@@ -82,7 +85,7 @@ class Dispatcher:
         """
         flow = invocation.flow
         spec = flow.spec
-        if flow.kept or flow.misfit is not None or spec.instances is not None or spec.datasets:
+        if self._plan.devices or flow.kept or flow.misfit is not None or spec.instances is not None or spec.datasets:
             return False
         if flow.ahead is not None and flow.ahead.place_for(invocation) is not None:
             return False
@@ -162,12 +165,25 @@ class Dispatcher:
         flow.in_flight += 1
         reason = choice.reason
         if sandbox is None:
-            started = self._pool.start(invocation, devices, reason, now=now)
+            started = self._pool.start(invocation, devices, reason, Purpose.CALL, now=now)
             self._assign(domain, invocation, started, Start.COLD, reason, now, size)
         else:
             self._assign(domain, invocation, sandbox, _START[sandbox.state], reason, now, size)
         if flow.batches is not None:
             hold_back(flow)  # those that would have fitted into the batch
+
+    def run_block(self, members: Sequence[Invocation], sandbox: Sandbox, reason: str, *, now: float) -> None:
+        """Dispatch promised invocations together into a sandbox that is warm.
+
+        Their policy sees an arrival and a dispatch of each, so that it counts and charges them like any other.
+        """
+        leader, *riders = members
+        flow = leader.flow
+        for member in members:
+            append(flow, member)
+            unqueue(flow, member)
+        flow.in_flight += 1
+        self._assign(flow.domain, leader, sandbox, Start.WARM, reason, now, riders=riders)
 
     def _batch_size(self, flow: Flow, device: Device, now: float) -> int:
         """Return how many of the flow's first invocations run together on the device."""
@@ -185,10 +201,11 @@ class Dispatcher:
         reason: str,
         now: float,
         size: int = 1,
+        riders: Sequence[Invocation] = (),
     ) -> None:
         """Assign an invocation that has left its queue to the sandbox, and run it if the sandbox is ready.
 
-        With a size above 1 it leads a batch, and the first invocations in the queue ride along.
+        With riders it leads a batch. With a size above 1 the first invocations in the queue ride along, too.
         """
         self._pool.assign(sandbox, invocation)
         if sandbox.state is HOST_WARM:
@@ -199,15 +216,19 @@ class Dispatcher:
         invocation.take_slots(self._dispatches)
         self._dispatches += 1
         flow = invocation.flow
-        if size > 1:
-            sandbox.batch = Batch(invocation, size)
+        if size > 1 or riders:
+            sandbox.batch = Batch(invocation, size + len(riders))
         self._outbox.append(Dispatch(invocation.id, sandbox.id, sandbox.place, start, reason))
         domain.policy.dispatched(flow, invocation, sandbox.device, domain.view)
         if flow.spec.datasets:
             self._prefetcher.call_dispatched(invocation)
         if flow.ahead is not None and not invocation.own_sandbox:
             flow.ahead.sandbox = sandbox
+        if not sandbox.planned and self._plan.devices:
+            self._plan.occupy(sandbox, now)
         if sandbox.batch is not None:
+            for rider in riders:
+                self._add_rider(domain, rider, sandbox, sandbox.batch, start, reason, now)
             for _ in range(size - 1):
                 self._add_rider(domain, take_head(flow), sandbox, sandbox.batch, start, reason, now)
         if sandbox.state is WARM:

@@ -48,14 +48,14 @@ class Domain:
     def add(self, devices: Iterable[Device]) -> None:
         """Add devices that may get work."""
         for device in devices:
-            if self._uses(device.spec.kind):
+            if self.uses(device.spec.kind):
                 insort(self.devices, device, key=lambda each: each.index)
                 device.freed = (*device.freed, self.view.freed)
 
     def remove(self, devices: Iterable[Device]) -> None:
         """Remove devices that may get no more work."""
         for device in devices:
-            if self._uses(device.spec.kind):
+            if self.uses(device.spec.kind):
                 self.devices.remove(device)
                 self._last_free = None
                 self.view.freed.pop(device.index, None)
@@ -63,7 +63,7 @@ class Domain:
 
     def devices_changed(self) -> None:
         """Tell the policy that devices were added or removed."""
-        self.view.set_classes(own for own in self.view.index.classes.values() if self._uses(own.spec.kind))
+        self.view.set_classes(own for own in self.view.index.classes.values() if self.uses(own.spec.kind))
         self.policy.devices_changed(self.view)
 
     def has_slot(self) -> bool:
@@ -86,5 +86,6 @@ class Domain:
             return sum(own.slots - round(own.taken) for own in self.view.classes) > 0
         return sum(device.slots - device.running for device in self.devices) > 0
 
-    def _uses(self, kind: str) -> bool:
+    def uses(self, kind: str) -> bool:
+        """Return whether its flows compete for devices of this kind."""
         return self.name == ANY or (kind == CPU) == (self.name == CPU)

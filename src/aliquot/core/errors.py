@@ -8,6 +8,8 @@ AliquotError
     └── InvariantError  the core itself: its counters contradict each other
 """
 
+from collections.abc import Sequence
+
 
 class AliquotError(Exception):
     """The root of all errors that Aliquot raises on purpose."""
@@ -31,3 +33,9 @@ class PolicyError(SchedulerError):
 
 class InvariantError(SchedulerError):
     """The core's counters contradict each other after a step."""
+
+
+def describe(error: EventError, event: object, events: Sequence[object]) -> str:
+    """Return the error of an event with its number in the step."""
+    number = next(number for number, each in enumerate(events) if each is event)
+    return f"event {number} of {len(events)}, {type(event).__name__}: {error}"

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from aliquot.core.admission.records import Late, Prefer
+from aliquot.core.admission.records import Late, Prefer, SavedTimes
 from aliquot.core.model import DeviceSpec, FunctionSpec, GraphSpec, NodeSpec
 from aliquot.core.places import Place
 
@@ -162,6 +162,14 @@ class ExecutionEnded(Struct, frozen=True, tag=True, gc=False):
     execution: str
 
 
+class EstimatesRestored(Struct, frozen=True, tag=True, gc=False):
+    """The times of a function's runs and starts from before a restart of the server."""
+
+    tenant: str
+    function: str
+    times: tuple[SavedTimes, ...]
+
+
 class InvocationCancelled(Struct, frozen=True, tag=True, gc=False):
     invocation: str
     reason: str = "cancelled"
@@ -284,6 +292,7 @@ Event: TypeAlias = (
     | ExecutionEnded
     | InvocationArrived
     | InvocationCancelled
+    | EstimatesRestored
     | SandboxStarted
     | MemoryLoaded
     | SandboxLost

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from aliquot.core.admission.estimates import Outlook
 from aliquot.core.ahead import AheadState
 from aliquot.core.batch_times import BatchTimes
 from aliquot.core.device import Device
@@ -30,9 +31,9 @@ class Flow:
     __slots__ = (
         "ahead", "arrivals", "batches", "classes", "closed", "domain", "expiry", "first_arrival", "held_back",
         "idle_by_device", "in_flight", "index", "interarrival_deviation_s", "kept", "key", "last_arrival",
-        "last_serviced", "misfit", "node_wait", "places", "queue", "queued", "recent_interarrival_s", "riders",
-        "run_estimate_s", "run_estimates_s", "sandboxes", "spec", "start_estimate_s", "tenant_weight", "timer_at",
-        "weight",
+        "last_serviced", "misfit", "node_wait", "outlook", "places", "promised", "queue", "queued",
+        "recent_interarrival_s", "riders", "run_estimate_s", "run_estimates_s", "sandboxes", "spec", "start_estimate_s",
+        "tenant_weight", "timer_at", "weight",
     )  # fmt: skip
 
     def __init__(self, index: int, key: FlowKey, spec: FunctionSpec, domain: "Domain") -> None:
@@ -45,6 +46,8 @@ class Flow:
         self.queue: OrderedDict[str, Invocation] = OrderedDict()
         self.queued = 0  # length of the queue, counted because it is read more often than anything else
         self.held_back: OrderedDict[str, Invocation] = OrderedDict()  # see `waiting.py`
+        self.promised: OrderedDict[str, Invocation] = OrderedDict()  # calls with an objective that are not dispatched
+        self.outlook: Outlook | None = None  # bounds of its times, from its first call with an objective on
         self.closed = False  # its function is removed, but invocations in flight may finish
         self.in_flight = 0
         self.riders = 0  # invocations in flight that have no slot, because they ride along in a batch
@@ -76,7 +79,7 @@ class Flow:
     @property
     def idle(self) -> bool:
         """Return whether nothing waits and nothing is in flight."""
-        return not self.queued and not self.in_flight
+        return not self.queued and not self.in_flight and not self.promised
 
     def stop_waiting(self) -> None:
         """Stop waiting for a node, because the flow fits again or is gone."""
@@ -126,6 +129,7 @@ class Flow:
         self.start_estimate_s = None
         self.ahead = _ahead_state(self.spec)
         self.batches = _batch_times(self.spec)
+        self.outlook = None
         self.run_estimate_s = None
         self.run_estimates_s = {}
 

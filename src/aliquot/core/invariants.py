@@ -6,6 +6,7 @@ Every test checks after every step, and so does `aliquot simulate --check`. It i
 from collections import Counter
 from collections.abc import Iterator
 
+from aliquot.core.admission import invariants as admission
 from aliquot.core.batches import Batch
 from aliquot.core.device import Device
 from aliquot.core.device_index import DeviceClass
@@ -43,13 +44,15 @@ def violations(scheduler: Scheduler) -> Iterator[str]:
     yield from _index(scheduler)
     yield from prefetching.violations(scheduler.prefetcher)
     yield from provisioning.violations(scheduler.registry.devices.values(), scheduler.pool)
+    yield from admission.violations(scheduler.admitter.plan, scheduler.pool, scheduler.registry.flows)
     for domain in scheduler.registry.domains.values():
         queued = sum(flow.queued for flow in scheduler.registry.flows.values() if flow.domain is domain)
         if queued != domain.queued:
             yield f"domain {domain.name} counts {domain.queued} queued, there are {queued}"
         yield from domain.policy.violations(domain.view)
     for invocation in scheduler.invocations.values():
-        waits = invocation.id in invocation.flow.queue or invocation.id in invocation.flow.held_back
+        flow = invocation.flow
+        waits = (invocation.id in flow.queue) + (invocation.id in flow.held_back) + (invocation.id in flow.promised)
         if waits != (invocation.state is InvocationState.QUEUED) or invocation.state is InvocationState.ENDED:
             yield f"is {'' if waits else 'not '}in its queue: {invocation.describe()}"
 
@@ -74,7 +77,7 @@ def _device(device: Device, scheduler: Scheduler) -> Iterator[str]:
     evictable = sum(
         s.bytes
         for s in device.sandboxes.values()
-        if (s.state is SandboxState.WARM and s.invocation is None) or (s.state is SandboxState.STARTING and s.unused)
+        if (s.state is SandboxState.WARM and s.idle) or (s.state is SandboxState.STARTING and s.unused)
     )
     if device.evictable_bytes != evictable:
         yield f"{name} counts {device.evictable_bytes} evictable bytes, there are {evictable}"
@@ -89,7 +92,7 @@ def _host(node: Node, scheduler: Scheduler) -> Iterator[str]:
     claimed = sum(sandbox.host_bytes for sandbox in sandboxes)
     busy: Counter[str] = Counter()
     for sandbox in sandboxes:
-        if sandbox.invocation is not None:
+        if not sandbox.idle:
             busy[sandbox.flow.key.tenant] += sandbox.host_bytes
     if (host.claimed, host.busy, host.busy_by_tenant) != (claimed, busy.total(), dict(+busy)):
         yield f"{name} counts {host.claimed} bytes claimed and {host.busy_by_tenant} in use, not {claimed} and {busy}"
@@ -101,7 +104,7 @@ def _host(node: Node, scheduler: Scheduler) -> Iterator[str]:
         return
     if claimed > host.limit:
         yield f"sandboxes claim {claimed} bytes of the {host.limit} of {name}"
-    idle = sorted(s.id for s in sandboxes if s.invocation is None and s.session is None)
+    idle = sorted(s.id for s in sandboxes if s.idle and s.session is None)
     if sorted(sandbox.id for sandbox in host.idle()) != idle:
         yield f"{name} may stop {sorted(s.id for s in host.idle())}, idle are {idle}"
 
@@ -139,7 +142,7 @@ def _flow(flow: Flow) -> Iterator[str]:
     riders = in_flight - sum(sandbox.slots_taken for sandbox in flow.sandboxes.values())
     if (flow.in_flight, flow.riders) != (in_flight, riders):
         yield f"{flow.key} counts {flow.in_flight} in flight and {flow.riders} riders, not {in_flight} and {riders}"
-    idle = sorted(s.id for s in flow.sandboxes.values() if s.invocation is None)
+    idle = sorted(s.id for s in flow.sandboxes.values() if s.idle)
     listed = sorted(s.id for s in flow.idle_sandboxes())
     if idle != listed:
         yield f"{flow.key} has idle sandboxes {idle}, listed are {listed}"

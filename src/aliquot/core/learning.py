@@ -1,5 +1,6 @@
 """Learn from runs: estimates of run times, and the limit on the size of batches."""
 
+from aliquot.core.admission.estimates import Outlook
 from aliquot.core.batch_times import BatchTimes
 from aliquot.core.events import RunFinished
 from aliquot.core.interfaces import Batching
@@ -10,6 +11,8 @@ def learn(event: RunFinished, sandbox: Sandbox, batching: Batching, *, now: floa
     """Update the estimates of the sandbox's flow with a run that has finished and whose members have not ended yet."""
     flow = sandbox.flow
     flow.record_run(sandbox.device.spec.kind, event.run_s)
+    if flow.outlook is not None and not event.again:
+        _learn_bound(sandbox, flow.outlook, now)
     if flow.ahead is not None:
         flow.ahead.record_run(event.inside_s)
     if flow.batches is not None:
@@ -17,6 +20,18 @@ def learn(event: RunFinished, sandbox: Sandbox, batching: Batching, *, now: floa
             learn_limit(sandbox)
         else:
             _learn_batch(event, sandbox, flow.batches, batching, now)
+
+
+def _learn_bound(sandbox: Sandbox, outlook: Outlook, now: float) -> None:
+    """Learn how long the run held its lane: from the command to run it until its end was reported."""
+    invocation = sandbox.invocation
+    if invocation is None:
+        return
+    size = 1 if sandbox.batch is None else sandbox.batch.began_with
+    first = sandbox.uses == size
+    outlook.record_run(sandbox.device.spec.kind, size, now - invocation.story[-1][0], first=first, now=now)
+    if outlook.probe is not None and any(member.id == outlook.probe for member in sandbox.in_flight):
+        outlook.probe = None
 
 
 def learn_limit(sandbox: Sandbox) -> None:

@@ -10,6 +10,7 @@ is added to them when it is no longer kept, which the pool forces only when thos
 
 from collections.abc import Mapping
 
+from aliquot.core.admission.lanes import vacate
 from aliquot.core.adoption import check_adoption
 from aliquot.core.commands import Command, LoadMemory, Purpose, StartSandbox, StopSandbox, UnloadMemory
 from aliquot.core.device import Device
@@ -47,11 +48,11 @@ class Pool:
         self._outbox = outbox
         self._slices = slices
         self.session_sandboxes = SessionSandboxes(slots)
-        self.short_flows: dict[
-            int, Flow
-        ] = {}  # those that may have fewer sandboxes than are held ready (`provisioning/`)
+        self.short_flows: dict[int, Flow] = {}  # may have fewer sandboxes than are held ready (`provisioning/`)
 
-    def start(self, invocation: Invocation, devices: tuple[Device, ...], reason: str, *, now: float) -> Sandbox:
+    def start(
+        self, invocation: Invocation, devices: tuple[Device, ...], reason: str, purpose: Purpose, *, now: float
+    ) -> Sandbox:
         """Start a sandbox for the invocation, and reserve its bytes on each of the devices."""
         flow = invocation.flow
         if flow.spec.instances is not None:
@@ -64,9 +65,7 @@ class Pool:
         sandbox = self._add(self.started + 1, flow, devices)
         sandbox.began = now
         key, place = flow.key, sandbox.place
-        self._outbox.append(
-            StartSandbox(sandbox.id, key.tenant, key.function, place, invocation.id, Purpose.CALL, reason)
-        )
+        self._outbox.append(StartSandbox(sandbox.id, key.tenant, key.function, place, invocation.id, purpose, reason))
         self._slices.create(sandbox)
         return sandbox
 
@@ -110,6 +109,7 @@ class Pool:
         """Load a swapped-out sandbox into the memory of its devices again."""
         self._make_room(sandbox.devices, sandbox.bytes, sandbox.flow, invocation, now=now)
         sandbox.change(SandboxChange.LOAD)
+        sandbox.began = now
         for device in sandbox.devices:
             device.resident_bytes += sandbox.bytes
         self._outbox.append(LoadMemory(sandbox.id, reason))
@@ -129,21 +129,26 @@ class Pool:
 
     def assign(self, sandbox: Sandbox, invocation: Invocation) -> None:
         """Assign the invocation to the sandbox, which is idle no longer."""
-        self._remove_idle(sandbox)
-        if sandbox.host_bytes:
-            sandbox.host.occupy(sandbox)
+        if sandbox.lane is None:
+            self.remove_idle(sandbox)
+            if sandbox.host_bytes:
+                sandbox.host.occupy(sandbox)
         sandbox.invocation = invocation
         sandbox.uses += 1
         sandbox.unload_when_ready = False
         sandbox.expiry = sandbox.deferred_expiry = None
 
     def release(self, sandbox: Sandbox, *, now: float) -> None:
-        """Make the sandbox idle, or stop it if it is retired."""
-        if sandbox.host_bytes and sandbox.invocation is not None:
-            self._vacate(sandbox)
-        sandbox.invocation = None
+        """Make the sandbox idle, or stop it if it is retired. One that is pinned stays with its lane."""
+        if sandbox.planned:
+            vacate(sandbox)
         if sandbox.retired is not None:
             self.stop(sandbox, sandbox.retired)
+            return
+        if sandbox.host_bytes and sandbox.invocation is not None and sandbox.lane is None:
+            self.vacate(sandbox)
+        sandbox.invocation = None
+        if sandbox.lane is not None:
             return
         self._add_idle(sandbox, now=now)
         if self.slots is not None or sandbox.host.limit is not None:
@@ -182,7 +187,7 @@ class Pool:
     def ready(self, sandbox: Sandbox, *, now: float) -> None:
         """Record that the sandbox's bytes are on its devices."""
         sandbox.change(SandboxChange.READY)
-        if sandbox.invocation is None:
+        if sandbox.idle:
             sandbox.flow.idle_at(sandbox.device).not_resident.pop(sandbox.id)
             self._add_idle(sandbox, now=now)
             for device in sandbox.devices:
@@ -199,10 +204,14 @@ class Pool:
 
     def drop(self, sandbox: Sandbox) -> None:
         """Remove a sandbox that is gone from all lists and counts."""
-        if sandbox.invocation is None:
-            self._remove_idle(sandbox)
+        if sandbox.planned:
+            vacate(sandbox)
+        if sandbox.idle:
+            self.remove_idle(sandbox)
         else:
-            self._vacate(sandbox)
+            self.vacate(sandbox)
+        if sandbox.lane is not None:
+            sandbox.lane.lose(sandbox)
         sandbox.host.forget(sandbox)
         for device in sandbox.devices:
             device.memory_order.forget(sandbox)
@@ -311,7 +320,8 @@ class Pool:
             for device in sandbox.devices:
                 device.pool_order.remove(sandbox.pool_candidate)
 
-    def _remove_idle(self, sandbox: Sandbox) -> None:
+    def remove_idle(self, sandbox: Sandbox) -> None:
+        """Take a sandbox out of all lists of idle ones."""
         device, flow = sandbox.device, sandbox.flow
         idle = flow.idle_at(device)
         if sandbox.unused:
@@ -373,7 +383,7 @@ class Pool:
             elif not self._stop_keeping_first(host.kept, now=now):
                 raise PolicyError(f"{flow.key}: no room for {needed} bytes of host memory, all else is in use")
 
-    def _vacate(self, sandbox: Sandbox) -> None:
+    def vacate(self, sandbox: Sandbox) -> None:
         """Count the sandbox as idle. Flows that wait for host memory are tried again, whatever device they wait for."""
         if sandbox.host.vacate(sandbox):
             for device in sandbox.device.node.devices.values():

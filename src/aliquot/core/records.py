@@ -20,6 +20,8 @@ from aliquot.core.lifecycle import (
 from aliquot.core.places import place_of, place_text
 
 if TYPE_CHECKING:
+    from aliquot.core.admission.lanes import Lane
+    from aliquot.core.admission.objective import Objective
     from aliquot.core.device import Device
     from aliquot.core.flow import Flow
 
@@ -40,7 +42,7 @@ class Invocation:
 
     __slots__ = (
         "alone", "arrived", "batch", "cancelled", "cost_limit", "deadline", "dispatched", "flow", "id", "number",
-        "own_sandbox", "run_s", "sandbox", "session", "share", "state", "story",
+        "objective", "own_sandbox", "run_s", "sandbox", "session", "share", "state", "story",
     )  # fmt: skip
 
     def __init__(self, name: str, number: int, flow: "Flow", arrived: float) -> None:
@@ -50,6 +52,7 @@ class Invocation:
         self.arrived = arrived
         self.deadline: float | None = None
         self.cost_limit: float | None = None
+        self.objective: Objective | None = None  # with a deadline or a cost limit, if the admission policy decides
         self.session: SessionState | None = None
         self.state = QUEUED
         self.sandbox: Sandbox | None = None
@@ -149,8 +152,9 @@ class Sandbox:
 
     __slots__ = (
         "ahead", "batch", "began", "bytes", "deferred_expiry", "device", "devices", "expiry", "flow", "host",
-        "host_bytes", "host_candidate", "id", "invocation", "place", "pool_candidate", "reload_s", "retired", "session",
-        "sizes_run", "slice", "state", "timer_at", "unload_when_ready", "unused", "uses",
+        "host_bytes", "host_candidate", "id", "invocation", "lane", "occupies", "place", "planned", "pool_candidate",
+        "ready_at", "reload_s", "retired", "session", "sizes_run", "slice", "state", "timer_at", "unload_when_ready",
+        "unused", "uses",
     )  # fmt: skip
 
     def __init__(self, number: int, flow: "Flow", devices: "tuple[Device, ...]") -> None:
@@ -182,6 +186,15 @@ class Sandbox:
         self.expiry: Expiry | None = None
         self.deferred_expiry: ExpiryAction | None = None  # keep-alive action that fell due while a session kept it
         self.timer_at: float | None = None
+        self.ready_at: float = 0  # when that is expected to end, at the latest
+        self.lane: Lane | None = None  # that it is pinned to, because blocks count on it; it is not idle then
+        self.occupies: tuple[Lane, ...] = ()  # lanes that its run takes
+        self.planned = False  # its run is counted in the plan of its devices
+
+    @property
+    def idle(self) -> bool:
+        """Return whether any call of its flow may have it."""
+        return self.invocation is None and self.lane is None
 
     def change(self, change: SandboxChange) -> None:
         after = SANDBOX.get((self.state, change))

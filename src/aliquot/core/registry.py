@@ -51,6 +51,10 @@ class Registry:
             raise EventError(f"there is no device {name}; there are {', '.join(self.devices) or 'none'}")
         return device
 
+    def measured(self, device: str, utilisation: float) -> None:
+        """Record the utilisation of a device, as its driver measured it."""
+        self.device(device).measured_utilisation = utilisation
+
     def flow(self, tenant: str, function: str) -> Flow:
         flow = self.flows.get(FlowKey(tenant, function))
         if flow is None:
@@ -77,6 +81,10 @@ class Registry:
         devices = islice(view.candidates(flow), MAX_CANDIDATES)
         best = min(devices, key=lambda device: view.data_s(flow, device), default=None)
         return best.spec.node if best is not None else self.data_node(None, None)
+
+    def any_node(self) -> str:
+        """Return the node where a session that has had no call yet will probably read."""
+        return self.data_node(None, None)
 
     def add_node(self, spec: NodeSpec, devices: Sequence[DeviceSpec]) -> None:
         """Add a node with its devices."""

@@ -15,11 +15,13 @@ from typing import Any
 from aliquot.core.admission.admitter import Admitter
 from aliquot.core.admission.graphs import Graphs
 from aliquot.core.admission.interfaces import Admission
+from aliquot.core.admission.plan import Plan
+from aliquot.core.admission.promises import Promises
 from aliquot.core.calls import Calls
-from aliquot.core.commands import Command, Complete, Fail, Reject, WakeAt
+from aliquot.core.commands import Command, Fail, Reject, WakeAt
 from aliquot.core.dispatcher import Dispatcher
 from aliquot.core.domain import Domain
-from aliquot.core.errors import EventError
+from aliquot.core.errors import EventError, describe
 from aliquot.core.events import (
     DatasetRemoved,
     Event,
@@ -92,13 +94,16 @@ class Scheduler:
         self.slices = SliceAllocator(sharing, self._outbox)
         self.pool = Pool(keepalive, pool_slots, self._timers, self._outbox, self.slices)
         self.provisioner = Provisioner(self.pool)
-        self._calls = Calls(self.pool, self._outbox)
+        plan, promises = Plan(self.registry, self.pool), Promises(self._outbox)
+        self._calls = Calls(self.pool, plan, promises, self._outbox)
         self.invocations = self._calls.open  # those that have not ended
         self.prefetcher = NodePrefetchers(prefetching, self._outbox)
         self._batching = batching
-        self._dispatcher = Dispatcher(self.registry, self.pool, self.slices, self.prefetcher, batching, self._outbox)
+        parts = self.registry, self.pool, self.slices, self.prefetcher
+        self._dispatcher = Dispatcher(*parts, batching, plan, self._outbox)
         self._membership = Membership(self.registry, self.pool, self._calls, self._timers, self.prefetcher, node_wait_s)
-        self.admitter = Admitter(admission)
+        self.admitter = Admitter(admission, plan, promises, self.pool, self._calls, self._dispatcher, self._outbox)
+        self._plans = plan.devices
         self.graphs = Graphs(self.registry)
         self._arrivals = 0
         self._alone = False  # whether the current event is the only one of its step
@@ -109,7 +114,8 @@ class Scheduler:
         return {
             **{kind: partial(self._membership_changed, handle) for kind, handle in self._membership.handlers().items()},
             **self.graphs.handlers(),
-            UtilisationMeasured: self._utilisation_measured,
+            **self.admitter.handlers(),
+            UtilisationMeasured: lambda event: self.registry.measured(event.device, event.utilisation),
             TenantWeightSet: lambda event: self.registry.set_weight(event.tenant, event.weight),
             FunctionDeployed: self._function_deployed,
             FunctionRemoved: self._function_removed,
@@ -121,7 +127,7 @@ class Scheduler:
             SandboxAdopted: self._sandbox_adopted,
             RunFinished: self._run_finished,
             RunsTakenBack: self._runs_taken_back,
-            SessionBegan: self._session_began,
+            SessionBegan: lambda event: self.prefetcher.session_began(event, self.registry.any_node, now=self.now),
             SessionEnded: self._session_ended,
             FilesPredicted: lambda event: self.prefetcher.files_predicted(event, now=self.now),
             FetchEnded: lambda event: self.prefetcher.fetch_ended(event, now=self.now),
@@ -146,13 +152,16 @@ class Scheduler:
         self.now = now
         for domain in self._domains:
             domain.view.now = now
+        self.admitter.plan.now = now
         handlers, wrong = self._handlers, []
         self._alone = len(events) == 1
         for event in events:
             try:
                 handlers[type(event)](event)
             except EventError as error:
-                wrong.append(_describe(error, event, events))
+                wrong.append(describe(error, event, events))
+        if self._plans:
+            self.admitter.step(now)
         self._dispatcher.decide(self._domains, now=now)
         if self.pool.short_flows:
             self.provisioner.hold_next(now=now)
@@ -175,6 +184,8 @@ class Scheduler:
             wake = domain.policy.wake_at()
             if wake is not None and now < wake < earliest:
                 earliest = wake
+        if self._plans:
+            earliest = min(earliest, self.admitter.wake_at(now))
         heap, announced = timers.heap, timers.announced
         if earliest < announced or announced <= now or (heap and heap[0][0] < announced):
             wake = timers.next_wake(now, earliest)
@@ -182,9 +193,6 @@ class Scheduler:
                 self._outbox.append(WakeAt(wake))
 
     # --- devices and functions --------------------------------------------------------------------------
-
-    def _utilisation_measured(self, event: UtilisationMeasured) -> None:
-        self.registry.device(event.device).measured_utilisation = event.utilisation
 
     def _function_deployed(self, event: FunctionDeployed) -> None:
         for problem in function_problems(event.function):
@@ -250,8 +258,9 @@ class Scheduler:
             return
         invocation = Invocation(event.invocation, self._arrivals, flow, self.now)
         self._arrivals += 1
-        if event.deadline_s is not None or event.cost_limit is not None:
-            self.admitter.arrived(invocation, event, now=self.now)
+        has_objective = event.deadline_s is not None or event.cost_limit is not None
+        if has_objective and self.admitter.arrived(invocation, event, now=self.now):
+            return
         if event.session is not None:
             invocation.session = self.pool.session_sandboxes.session(event.tenant, event.session)
         invocation.own_sandbox = event.own_sandbox
@@ -298,11 +307,10 @@ class Scheduler:
             if sandbox.slice is not None:
                 self.slices.end_run(sandbox)
             pool.release(sandbox, now=now)
-            if invocation.session is not None:
+            if invocation.session is not None and sandbox.idle:
                 pool.keep(sandbox, invocation.session, now=now)
         if batch is None:
-            calls.end(invocation, now=now)
-            self._outbox.append(Complete(invocation.id))
+            calls.complete(invocation, now=now)
         else:
             sandbox.batch = None
             calls.end_batch(batch, event.again, now=now)
@@ -320,10 +328,7 @@ class Scheduler:
     def _membership_changed(self, handle: Callable[[Event], None], event: Event) -> None:
         self._membership.now = self.now
         handle(event)
-
-    def _session_began(self, event: SessionBegan) -> None:
-        node = partial(self.registry.data_node, None, None)
-        self.prefetcher.session_began(event, node, now=self.now)
+        self.admitter.devices_changed(self.now)
 
     def _session_ended(self, event: SessionEnded) -> None:
         self.pool.end_session(event.tenant, event.session, now=self.now)
@@ -342,6 +347,7 @@ class Scheduler:
         self.pool.ready(sandbox, now=self.now)
         if sandbox.invocation is not None:
             self._dispatcher.run(sandbox, sandbox.invocation, now=self.now)
+        self.admitter.sandbox_ready(sandbox, cold=expected is SandboxState.STARTING, now=self.now)
 
     def _sandbox_adopted(self, event: SandboxAdopted) -> None:
         """Take over a sandbox that another scheduler has started, and the invocation that runs in it."""
@@ -392,9 +398,3 @@ class Scheduler:
         if not 0 < number <= self.pool.started:
             raise EventError(f"there never was a sandbox {number}")
         return self.pool.sandboxes.get(number)
-
-
-def _describe(error: EventError, event: Event, events: Sequence[Event]) -> str:
-    """Return the error of an event with its number in the step."""
-    number = next(number for number, each in enumerate(events) if each is event)
-    return f"event {number} of {len(events)}, {type(event).__name__}: {error}"

@@ -78,6 +78,12 @@ class HostMemoryView(Protocol):
     def allows(self, flow: "FlowView") -> bool: ...
 
 
+class PlainPermits(Protocol):
+    """The plan of a device, as far as plain calls depend on it."""
+
+    def permits(self, flow: "FlowView", now: float) -> bool: ...
+
+
 class DeviceView(Protocol):
     """A device as policies see it."""
 
@@ -113,6 +119,8 @@ class DeviceView(Protocol):
     def resident_bytes(self) -> int: ...
     @property
     def pool_full(self) -> bool: ...  # a sandbox must be stopped before another can start
+    @property
+    def plan(self) -> "PlainPermits | None": ...  # asked before a plain call gets a slot
     @property
     def last_dispatch(self) -> int: ...  # number of its last dispatch; -1 when it never had one
 
@@ -336,7 +344,9 @@ class View:
             return False
         share = flow.spec.share
         needed = min(share, 1.0) if share else device.default_share
-        return device.shares_used + needed <= MAX_SHARES
+        if device.shares_used + needed > MAX_SHARES:
+            return False
+        return device.plan is None or device.plan.permits(flow, self.now)
 
     def can_start(self, flow: FlowView, device: DeviceView) -> bool:
         """Return whether a new sandbox of the flow can start there now, if idle sandboxes are evicted for it.
@@ -373,6 +383,9 @@ class View:
                 needed_share = min(share, 1.0) if share else device.default_share
                 if device.running >= device.slots or device.shares_used + needed_share > MAX_SHARES:
                     return False
+        for device in sandbox.devices:
+            if device.plan is not None and not device.plan.permits(sandbox.flow, self.now):
+                return False
         if sandbox.state in HOLDS_DEVICE_MEMORY:
             return True
         needed = spec.memory_bytes

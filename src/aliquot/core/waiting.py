@@ -40,13 +40,15 @@ def hold_back(flow: Flow) -> None:
 def withdraw(invocation: Invocation) -> None:
     """Remove an invocation that has not been dispatched."""
     flow = invocation.flow
+    if flow.promised.pop(invocation.id, None) is not None:
+        return  # the plan has let it go
     if flow.held_back.pop(invocation.id, None) is None:
         _take_out(flow, invocation)
 
 
 def all_waiting(flow: Flow) -> list[Invocation]:
-    """Return the queued invocations and then those held back."""
-    return [*flow.queue.values(), *flow.held_back.values()]
+    """Return the queued invocations, then those held back, then those in the plan."""
+    return [*flow.queue.values(), *flow.held_back.values(), *flow.promised.values()]
 
 
 def unqueue(flow: Flow, invocation: Invocation) -> None:
@@ -97,7 +99,10 @@ def _has_too_many(flow: Flow) -> bool:
 def room_in_queue(flow: Flow) -> float:
     """Return how many invocations of the flow may be queued, because instances or whole batches are free for them."""
     spec = flow.spec
-    return inf if spec.instances is None else (spec.instances - flow.in_flight + flow.riders) * spec.batch
+    if spec.instances is None:
+        return inf
+    pinned = sum(sandbox.lane is not None and sandbox.invocation is None for sandbox in flow.sandboxes.values())
+    return (spec.instances - flow.in_flight + flow.riders - pinned) * spec.batch
 
 
 def append(flow: Flow, invocation: Invocation) -> None:

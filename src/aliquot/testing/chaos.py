@@ -7,8 +7,10 @@ step, and every invocation must end exactly once.
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
+from aliquot.core.admission.records import Late, Prefer
 from aliquot.core.clock import after
 from aliquot.core.commands import (
+    BreakPromise,
     CancelFetch,
     Command,
     Complete,
@@ -16,6 +18,7 @@ from aliquot.core.commands import (
     Fetch,
     LoadMemory,
     Predict,
+    Promise,
     Reject,
     Run,
     RunNext,
@@ -55,6 +58,7 @@ from aliquot.policies.batching import BATCHING
 from aliquot.testing.chaos_fabric import ChaosFabric
 from aliquot.testing.harness import Harness
 
+MAX_WAKES = 200  # in a row without anything under way, after which a call is taken to wait for ever
 SESSIONS = ("s1", "s2", "s3")
 RARELY = 0.2  # probability of a failure in a batch
 
@@ -72,6 +76,7 @@ class ChaosShell:
         keepalive: str,
         params: Mapping[str, Mapping[str, str]] | None = None,
         host_memory_bytes: int | None = None,
+        admission: str = "accept_all",
     ) -> None:
         """Make a shell with these devices. Nodes with a name are lost, suspected and drained as a whole, too."""
         self._random = Random(seed)
@@ -79,7 +84,13 @@ class ChaosShell:
         self._functions = list(functions)
         batching = self._random.choice(sorted(BATCHING))
         self._harness = Harness(
-            policy, devices=devices, keepalive=keepalive, seed=seed, params=params, batching=batching
+            policy,
+            devices=devices,
+            keepalive=keepalive,
+            seed=seed,
+            params=params,
+            batching=batching,
+            admission=admission,
         )
         for node in dict.fromkeys(device.node for device in devices):
             if host_memory_bytes is not None:
@@ -95,6 +106,10 @@ class ChaosShell:
         self._asked: list[int] = []  # sandboxes whose invocations are to be taken back
         self._alive: dict[int, Place] = {}  # places of live sandboxes
         self._open: dict[str, None] = {}  # invocations that have not ended
+        self._objectives = admission != "accept_all"  # calls have deadlines and cost limits
+        self._promised: dict[str, None] = {}  # promises that are neither kept nor broken
+        self.promises = 0
+        self.broken: dict[str, str] = {}  # blame by invocation
         self.ended: dict[str, str] = {}  # name of the last command, by invocation
         self._calls = 0
 
@@ -135,7 +150,9 @@ class ChaosShell:
             self._step(self._return_node(name))
         for name in [device.name for device in self._devices if device.name not in self._present]:
             self._step(self._add_device(name))
-        while self._pending or self.fabric.busy:
+        wakes = 0
+        while self._pending or self.fabric.busy or (self._open and self._wake is not None and wakes < MAX_WAKES):
+            wakes = 0 if self._pending else wakes + 1
             self._step([*self._complete(), *self.fabric.end_fetch()])
         if self._open:
             stories = [invocation.describe() for invocation in self._harness.scheduler.invocations.values()]
@@ -168,8 +185,8 @@ class ChaosShell:
             case StopSandbox():
                 self._alive.pop(command.sandbox, None)
                 self._forget(command.sandbox)
-            case Complete() | Fail() | Reject():
-                self._end(command.invocation, type(command).__name__)
+            case Promise() | BreakPromise() | Complete() | Fail() | Reject():
+                self._end_or_promise(command)
             case WakeAt():
                 self._wake = command.at
 
@@ -181,7 +198,28 @@ class ChaosShell:
         else:
             self._pending[command.sandbox] = command
 
+    def _end_or_promise(self, command: Promise | BreakPromise | Complete | Fail | Reject) -> None:
+        if isinstance(command, Promise | BreakPromise):
+            self._promise(command)
+        else:
+            self._end(command.invocation, type(command).__name__)
+
+    def _promise(self, command: Promise | BreakPromise) -> None:
+        """Record a promise, or that it is broken. Each is made at most once, and broken at most once."""
+        name = command.invocation
+        if name not in self._open:
+            raise AssertionError(f"{command} after its end")
+        if isinstance(command, Promise):
+            if name in self._promised or name in self.broken:
+                raise AssertionError(f"{name} is promised twice")
+            self._promised[name] = None
+            self.promises += 1
+        else:
+            del self._promised[name]
+            self.broken[name] = command.blame
+
     def _end(self, invocation: str, how: str) -> None:
+        self._promised.pop(invocation, None)
         if invocation not in self._open:
             raise AssertionError(f"{invocation}: {how} after its end by {self.ended.get(invocation)}")
         del self._open[invocation]
@@ -202,7 +240,13 @@ class ChaosShell:
         name = f"i{self._calls}"
         self._calls += 1
         self._open[name] = None
-        return [InvocationArrived(name, tenant, function, session=self._random.choice((None, *SESSIONS)))]
+        session = self._random.choice((None, *SESSIONS))
+        if not self._objectives:
+            return [InvocationArrived(name, tenant, function, session=session)]
+        deadline_s = self._random.choice((None, 1e-6, 0.5, 3, 20, 31_536_000))
+        cost_limit = self._random.choice((None, None, 0, 800, 10_000))
+        late, prefer = self._random.choice(list(Late)), self._random.choice(list(Prefer))
+        return [InvocationArrived(name, tenant, function, deadline_s, cost_limit, session, late, prefer)]
 
     def _complete(self) -> list[Event]:
         if not self._pending:

@@ -1,19 +1,376 @@
-"""Ask the admission policy about calls with an objective, and carry out its decisions."""
+"""Ask the admission policy about calls with an objective, carry out its decisions, and keep the promises.
 
-from aliquot.core.admission.interfaces import Admission
+Blocks are dispatched before plain calls. A block starts when its lane is free and its sandbox is ready. If a run or a
+start takes longer than its bound, blocks that no longer fit move to other lanes, or their promises are broken.
+"""
+
+from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
+from math import inf
+from typing import cast
+
+from msgspec.structs import replace
+
+from aliquot.core.admission.interfaces import Admission, Ask, PlannedPlace, Probe, Promised, Refused
+from aliquot.core.admission.lanes import TOLERANCE_S, Block, Lane
+from aliquot.core.admission.objective import Objective
+from aliquot.core.admission.overruns import next_check, victim_of
+from aliquot.core.admission.pins import pin
+from aliquot.core.admission.plan import Plan, outlook_of
+from aliquot.core.admission.promises import Promises
+from aliquot.core.admission.records import Blame, Late, Refusal, RefusalCause
+from aliquot.core.admission.sandbox_choice import can_have_new, choose_sandbox, lacks_sandbox
+from aliquot.core.admission.starts import can_start, steal, to_run_first
+from aliquot.core.calls import Calls
 from aliquot.core.clock import after
-from aliquot.core.events import InvocationArrived
-from aliquot.core.records import Invocation
+from aliquot.core.commands import Command, Fail, Promise, Purpose, Reject
+from aliquot.core.dispatcher import Dispatcher
+from aliquot.core.events import EstimatesRestored, Event, InvocationArrived
+from aliquot.core.lifecycle import HOST_WARM, SandboxState
+from aliquot.core.pool import Pool
+from aliquot.core.records import Invocation, Sandbox
+from aliquot.core.waiting import enqueue
 
 
 class Admitter:
-    """The admission policy, and the calls that it has promised."""
+    """The admission policy, the plan, and the calls that are promised or wait for a decision."""
 
-    def __init__(self, policy: Admission) -> None:
+    def __init__(
+        self,
+        policy: Admission,
+        plan: Plan,
+        promises: Promises,
+        pool: Pool,
+        calls: Calls,
+        dispatcher: Dispatcher,
+        outbox: list[Command],
+    ) -> None:
         self.policy = policy
+        self.plan = plan
+        self.promises = promises
+        self._pool = pool
+        self._calls = calls
+        self._dispatcher = dispatcher
+        self._outbox = outbox
+        self._waiting = 0  # calls that wait without a promise
+        self._checks: list[tuple[float, int, int]] = []  # when lanes are looked at: time, device, lane
 
-    def arrived(self, invocation: Invocation, event: InvocationArrived, *, now: float) -> None:
-        """Record the objective of a call that has one."""
+    def handlers(self) -> dict[type[Event], Callable[..., None]]:
+        return {EstimatesRestored: self._estimates_restored}
+
+    def _estimates_restored(self, event: EstimatesRestored) -> None:
+        """Take over what was learned before a restart. A function that was removed meanwhile has no use for it."""
+        flow = self.plan.flow(event.tenant, event.function)
+        if flow is not None and self.policy.decides:
+            outlook_of(flow, self.plan.now).restore(event.times, self.plan.now)
+
+    # --- arrivals ---------------------------------------------------------------------------------------
+
+    def arrived(self, invocation: Invocation, event: InvocationArrived, *, now: float) -> bool:
+        """Decide about a call with an objective. Return False if it goes on as a plain call."""
         if event.deadline_s is not None:
             invocation.deadline = after(now, event.deadline_s)
         invocation.cost_limit = event.cost_limit
+        if not self.policy.decides:
+            return False
+        plan, flow = self.plan, invocation.flow
+        plan.now = now
+        due = None if invocation.deadline is None else invocation.deadline - self.policy.margin_s
+        invocation.objective = Objective(due, event.cost_limit, event.late, event.prefer)
+        ask = Ask(invocation, flow, now, due, event.cost_limit, event.prefer)
+        plan.asked(ask)
+        decision = self.policy.arrived(ask, plan, flow.domain.view)
+        if isinstance(decision, Refused):
+            self._start_ahead(invocation, now)
+            self._outbox.append(Reject(invocation.id, decision.reason, decision.refusal))
+            return True
+        if isinstance(decision, Probe):
+            outlook_of(flow, now).probe = invocation.id
+        if decision is None or isinstance(decision, Probe):
+            invocation.objective = None
+            return False
+        self._calls.open[invocation.id] = invocation
+        flow.promised[invocation.id] = invocation
+        flow.expiry = None
+        if isinstance(decision, Promised):
+            self._promise(invocation, decision, now)
+        else:
+            self._waiting += 1
+            for lane in plan.lanes(flow, now):
+                plan.touch((lane,))
+        return True
+
+    def _start_ahead(self, invocation: Invocation, now: float) -> None:
+        """Start a sandbox for later calls, if calls are refused while a lane is idle because no sandbox is warm."""
+        flow = invocation.flow
+        devices = [lane.device for lane in self.plan.lanes(flow, now) if lacks_sandbox(flow, lane)]
+        device = next((each for each in devices if can_have_new(flow, each, now)), None)
+        outlook = outlook_of(flow, now)
+        if device is None or not outlook.refused_cold(now):
+            return
+        reason = "calls were refused because none was warm"
+        sandbox = self._pool.start(invocation, (device,), reason, Purpose.PLAN, now=now)
+        sandbox.ready_at = now + outlook.start_s(flow.spec, device.spec, now, cold=True)
+        self._pool.release(sandbox, now=now)
+        self._calls.settle(flow, now=now)
+
+    def _promise(self, invocation: Invocation, decision: Promised, now: float) -> None:
+        placement, objective = decision.placement, invocation.objective
+        self._put(placement, invocation, now)
+        lane = cast(Lane, placement.lane)
+        if objective is not None:
+            objective.promised = True
+            objective.cost = placement.cost
+        self.plan.reserve(invocation, placement.length_s / placement.size, now)
+        kinds = (lane.device.spec.kind,)
+        self._outbox.append(
+            Promise(invocation.id, invocation.deadline, placement.ends, placement.cost, kinds, decision.reason)
+        )
+
+    def _put(self, placement: PlannedPlace, invocation: Invocation, now: float) -> Block:
+        """Give the call its place in the plan, with a sandbox that is pinned for it."""
+        lane, flow = cast(Lane, placement.lane), invocation.flow
+        sandbox = lane.sandboxes.get(flow.index)
+        if sandbox is None:
+            sandbox = self._pin(lane, invocation, now)
+        block = self.plan.commit(placement, invocation, sandbox, now)
+        self._watch(block.lanes, now)
+        return block
+
+    def _put_all(self, placement: PlannedPlace, members: Sequence[Invocation], now: float) -> Block:
+        """Give several calls one place in the plan."""
+        first, *others = members
+        block = self._put(placement, first, now)
+        for member in others:
+            self._put(replace(placement, block=block), member, now)
+        return block
+
+    def _pin(self, lane: Lane, invocation: Invocation, now: float) -> Sandbox:
+        """Pin a sandbox to the lane, and start or load it at once if it is not warm."""
+        flow = invocation.flow
+        choice = choose_sandbox(flow, lane, outlook_of(flow, now), now)
+        assert choice is not None  # noqa: S101 - the placement has just found one
+        sandbox = choice.sandbox
+        if sandbox is None:
+            reason = f"promised calls will run in it on {lane.device.spec.name}"
+            sandbox = self._pool.start(invocation, (lane.device,), reason, Purpose.PLAN, now=now)
+        pin(self._pool, lane, sandbox)
+        sandbox.ready_at = choice.ready
+        if sandbox.state is HOST_WARM:
+            self._pool.load(sandbox, "promised calls will run in it", invocation.id, now=now)
+        return sandbox
+
+    # --- every step -------------------------------------------------------------------------------------
+
+    def step(self, now: float) -> None:
+        """Look at lanes that are overdue, let blocks start, and let the policy choose waiting calls."""
+        plan = self.plan
+        while self._checks and self._checks[0][0] <= now:
+            _, device, number = heappop(self._checks)
+            found = plan.devices.get(device)
+            if found is not None and number < len(found.lanes):
+                lane = found.lanes[number]
+                lane.check_at = inf
+                self._check(lane, now)
+                plan.touch((lane,))
+        self._drop_given_up(now)
+        while plan.changed:
+            lanes = list(plan.changed.values())
+            plan.changed.clear()
+            for lane in lanes:
+                self._settle(lane, now)
+        if not self._waiting:
+            plan.close_unused(now)
+
+    def wake_at(self, now: float) -> float:
+        """Return when a lane must be looked at, or the policy asked, even if nothing happens."""
+        wake = self._checks[0][0] if self._checks else inf
+        own = self.policy.wake_at() if self._waiting else None
+        return wake if own is None or own <= now else min(own, wake)
+
+    def _settle(self, lane: Lane, now: float) -> None:
+        """Start the next block of a lane, if it can start."""
+        if lane.orphaned:
+            self._replace_orphans(lane, now)
+        if lane.occupant is None and lane.device.slots:
+            block = to_run_first(lane, now) if lane.blocks else steal(lane)
+            if block is not None and lane not in block.lanes:
+                block = self._move_to(block, lane, now)
+            if block is not None and can_start(block):
+                self._start(block, now)
+            elif not lane.blocks and self._waiting:
+                self._choose_waiting(lane, now)
+        self._watch((lane,), now)
+
+    def _start(self, block: Block, now: float) -> None:
+        """Let a block begin, with the members that it has."""
+        plan, sandbox, flow = self.plan, block.sandbox, block.flow
+        assert sandbox is not None  # noqa: S101 - `can_start` has looked at it
+        size = len(block.members)
+        seconds = plan.bound_s(flow, sandbox.device, size) or block.length_s
+        block.began = now
+        block.lanes[0].plan.run(block, sandbox, min(seconds, block.length_s), now)
+        plan.running[sandbox.id] = block
+        for member in block.members:
+            del flow.promised[member.id]
+        reason = f"promised; {size} of {block.size} planned calls" if block.size > 1 else "promised"
+        self._dispatcher.run_block(list(block.members), sandbox, reason, now=now)
+        plan.unpin_unused(block)
+        self._watch(block.lanes, now)
+
+    # --- sandboxes and devices --------------------------------------------------------------------------
+
+    def sandbox_ready(self, sandbox: Sandbox, *, cold: bool, now: float) -> None:
+        """Learn how long a start took, and look at the lane that has waited for it."""
+        flow, kind = sandbox.flow, sandbox.device.spec.kind
+        if flow.outlook is not None and sandbox.began is not None:
+            flow.outlook.record_start(kind, now - sandbox.began, cold=cold, now=now)
+        if sandbox.lane is not None:
+            self.plan.touch((sandbox.lane,))
+
+    def devices_changed(self, now: float) -> None:
+        """Move the blocks of devices that get no more work, or break their promises."""
+        plan = self.plan
+        plan.now = now
+        plan.devices_changed()
+        for found in list(plan.devices.values()):
+            if found.device.slots:
+                continue
+            for block in found.blocks():
+                self._replace(block, Blame.LOST, f"device {found.device.spec.name} gets no more work", now)
+            if found.device.spec.name not in found.device.node.devices:
+                plan.forget(found)
+
+    def _replace_orphans(self, lane: Lane, now: float) -> None:
+        lane.orphaned = False
+        for block in list(lane.blocks):
+            sandbox = block.sandbox
+            if block in lane.blocks and (sandbox is None or sandbox.state is SandboxState.GONE):
+                retired = None if sandbox is None else sandbox.retired
+                blame = Blame.LOST if retired is None else Blame.PLATFORM
+                self._replace(block, blame, retired or "its sandbox was lost", now)
+
+    # --- overruns ---------------------------------------------------------------------------------------
+
+    def _watch(self, lanes: tuple[Lane, ...], now: float) -> None:
+        """Look at the lanes again when a run or a start has taken so long that a block becomes late."""
+        for lane in lanes:
+            running = None if lane.occupant is None else self.plan.running.get(lane.occupant.id)
+            at = next_check(lane, running, now)
+            if at < lane.check_at:
+                lane.check_at = at
+                heappush(self._checks, (at, lane.device.index, lane.number))
+
+    def _check(self, lane: Lane, now: float) -> None:
+        """Break promises whose time is over, and make room for the blocks that no longer fit."""
+        running = None if lane.occupant is None else self.plan.running.get(lane.occupant.id)
+        if running is not None and running.lanes[0] is lane:
+            self._break_late_members(running, now)
+        while (late := lane.plan.refresh((lane,), now)) is not None:
+            block, blame = victim_of(lane, late, now)
+            self._replace(block, blame, "a run or a start before it took longer than its bound", now)
+
+    def _break_late_members(self, block: Block, now: float) -> None:
+        for member in list(block.members):
+            objective = member.objective
+            if objective is None or member.sandbox is None or not objective.promised:
+                continue
+            if member.deadline is None or member.deadline + TOLERANCE_S >= now:
+                continue
+            own = now - block.began > objective.bound_s
+            blame = Blame.OWN_RUN if own else block.blame or Blame.PLATFORM
+            self.promises.broken_by(member, blame, "it did not end in time")
+            if objective.late is Late.DROP:
+                self._calls.cancel(member, member.sandbox, "its deadline has passed", now=now)
+
+    def _replace(self, block: Block, blame: Blame, reason: str, now: float) -> None:
+        """Move a block to another place where all its members are in time, or break its promises."""
+        self.plan.drop(block)
+        block.blame = blame
+        first = min(block.members, key=lambda member: (_due(member), member.number))
+        placement = self._other_place(block, first, now)
+        if placement is None:
+            for member in list(block.members):
+                self.break_promise(member, blame, reason, now)
+            return
+        self._put_all(placement, block.members, now).blame = blame
+
+    def _other_place(self, block: Block, first: Invocation, now: float) -> PlannedPlace | None:
+        ask = Ask(first, block.flow, now, None, None)
+        size = max(1, len(block.members))
+        found = [
+            placement
+            for lane in self.plan.lanes(block.flow, now)
+            if (placement := self.plan.place(ask, lane, size, block.due)) is not None
+            and all(_affords(member, placement.cost) for member in block.members)
+        ]
+        return min(found, key=lambda placement: (placement.cost, placement.ends), default=None)
+
+    def _move_to(self, block: Block, lane: Lane, now: float) -> Block | None:
+        """Move a block to a lane that is idle, where it starts earlier."""
+        ask = Ask(block.members[0], block.flow, now, None, None)
+        self.plan.drop(block)
+        placement = self.plan.place(ask, lane, block.size, block.due)
+        if placement is None or placement.ready > now:
+            placement = self.plan.place(ask, block.lanes[0], block.size, block.due) or placement
+        if placement is None:
+            for member in list(block.members):
+                self.break_promise(member, Blame.PLATFORM, "its place in the plan was lost", now)
+            return None
+        made = self._put_all(placement, block.members, now)
+        made.blame = block.blame
+        return made if lane in made.lanes else None
+
+    def break_promise(self, invocation: Invocation, blame: Blame, reason: str, now: float) -> None:
+        """Break the promise of a call that has not started. It goes on as a plain call, or ends."""
+        objective, flow = invocation.objective, invocation.flow
+        if objective is None:
+            return
+        self.plan.refund(invocation)
+        objective.block = None
+        self.promises.broken_by(invocation, blame, reason)
+        if objective.late is Late.DROP:
+            self._calls.withdraw(invocation, now=now)
+            self._outbox.append(Fail(invocation.id, f"its promise was broken: {reason}"))
+            self._calls.settle(flow, now=now)
+        else:
+            del flow.promised[invocation.id]
+            enqueue(flow, invocation)
+
+    # --- calls that wait without a promise --------------------------------------------------------------
+
+    def _drop_given_up(self, now: float) -> None:
+        for invocation in self.plan.withdrawn:
+            self._waiting -= 1
+            self.policy.withdrawn(invocation)
+        self.plan.withdrawn.clear()
+        for call in self.policy.given_up(now) if self._waiting else ():
+            invocation = cast(Invocation, call)
+            self._waiting -= 1
+            del self._calls.open[invocation.id], invocation.flow.promised[invocation.id]
+            refusal = Refusal(RefusalCause.DEADLINE)
+            self._outbox.append(Reject(invocation.id, "it can no longer meet its limits", refusal))
+            self._calls.settle(invocation.flow, now=now)
+
+    def _choose_waiting(self, lane: Lane, now: float) -> None:
+        """Let the policy choose waiting calls for an idle lane."""
+        choice = self.policy.idle(lane, self.plan, now)
+        if choice is None:
+            return
+        calls = [cast(Invocation, call) for call in choice.calls]
+        flow = calls[0].flow
+        self._waiting -= len(calls)
+        placement = self.plan.place(Ask(calls[0], flow, now, None, None), lane, len(calls), inf)
+        if placement is None:
+            for call in calls:
+                self.break_promise(call, Blame.PLATFORM, "no sandbox could start", now)
+            return
+        self._put_all(placement, calls, now)
+
+
+def _due(invocation: Invocation) -> float:
+    return inf if invocation.objective is None else invocation.objective.due
+
+
+def _affords(invocation: Invocation, cost: float) -> bool:
+    return invocation.cost_limit is None or cost <= invocation.cost_limit

@@ -23,7 +23,7 @@ class Ask(Struct, frozen=True, gc=False):
     call: InvocationView
     flow: FlowView
     now: float
-    due: float | None  # the time at which it must have ended
+    due: float | None  # the time at which it must have ended by the plan, a margin before its deadline
     cost_limit: float | None
     prefer: Prefer = Prefer.COST
 
@@ -56,23 +56,39 @@ class LaneView(Protocol):
     def free_at(self) -> float: ...  # when its current run ends, at the latest
 
 
+class PlannedPlace(Struct, frozen=True, gc=False):
+    """A place for a call in the plan that delays no promised call too long."""
+
+    lane: LaneView
+    lanes: tuple[LaneView, ...]  # several if its share is larger than a slot
+    block: BlockView | None  # that it joins; None makes a new one
+    size: int  # calls that the block is reserved for
+    length_s: float
+    ready: float  # when a sandbox is ready
+    ends: float  # at the latest
+    cost: float  # at the most
+
+
 class PlanView(Protocol):
     """The blocks of all lanes, as admission policies see them."""
 
-    def lanes(self, flow: FlowView) -> Sequence[LaneView]: ...
+    def lanes(self, flow: FlowView, now: float) -> Sequence[LaneView]: ...  # a few, among many devices
+    def place(self, ask: Ask, lane: LaneView, size: int = 1, due: float | None = None) -> PlannedPlace | None: ...
+    def join(self, ask: Ask, lane: LaneView) -> PlannedPlace | None: ...
     def bound_s(self, flow: FlowView, device: DeviceView, size: int = 1) -> float | None: ...  # None: not known
-    def start_s(self, flow: FlowView, device: DeviceView) -> float: ...  # until a sandbox is ready, at the latest
+    def start_s(self, flow: FlowView, device: DeviceView) -> float: ...  # of a new sandbox, at the latest
     def cost(self, flow: FlowView, device: DeviceView, seconds: float, size: int = 1) -> float: ...
+    def runs(self, flow: FlowView, device: DeviceView) -> int: ...  # that the bound of single calls comes from
+    def refused_for_share(self, ask: Ask, device: DeviceView, seconds: float) -> float | None: ...
+    def target_size(self, ask: Ask, device: DeviceView) -> int: ...
+    def headroom_due(self, ask: Ask, device: DeviceView, seconds: float, due: float) -> float: ...
+    def may_probe(self, flow: FlowView) -> bool: ...
 
 
 class Promised(Struct, frozen=True, gc=False):
-    """Promise the call: it joins the block, or gets one of its own in the lane, in the order of due times."""
+    """Promise the call this place."""
 
-    lane: LaneView
-    block: BlockView | None
-    size: int  # calls that a new block is reserved for
-    ends: float  # at the latest
-    cost: float
+    placement: PlannedPlace
     reason: str
 
 
@@ -89,7 +105,14 @@ class Waits(Struct, frozen=True, gc=False):
     reason: str
 
 
-Decision: TypeAlias = Promised | Refused | Waits | None  # None leaves it to the queueing policy, as a plain call
+class Probe(Struct, frozen=True, gc=False):
+    """Run the call without a promise, to learn how long it takes. There is one probe of a flow at a time."""
+
+    reason: str
+
+
+# None leaves the call to the queueing policy, as a plain one.
+Decision: TypeAlias = Promised | Refused | Waits | Probe | None
 
 
 class BlockChoice(Struct, frozen=True, gc=False):
@@ -109,12 +132,13 @@ class Admission(ABC):
     def __init__(self, params: Params, generator: RandomSource) -> None:
         self.params = params
         self.generator = generator
+        self.margin_s: float = 0  # between the planned end of a call and its deadline
 
     @abstractmethod
     def arrived(self, ask: Ask, plan: PlanView, view: View) -> Decision:
         """Return the decision about a call that has just arrived."""
 
-    def idle(self, lane: LaneView, plan: PlanView, view: View) -> BlockChoice | None:
+    def idle(self, lane: LaneView, plan: PlanView, now: float) -> BlockChoice | None:
         """Return the calls to run now in a lane that is idle and has no blocks, among those that wait."""
         return None
 

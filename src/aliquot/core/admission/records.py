@@ -57,3 +57,11 @@ class Refusal(Struct, frozen=True, gc=False, omit_defaults=True):
     cost: float | None = None  # of the cheapest place
     offer: Offer | None = None
     retry_s: float | None = None  # when the same call may be accepted
+
+
+class SavedTimes(Struct, frozen=True, gc=False):
+    """The times of one window, for a store. `size` is 0 for starts and -1 for swap-ins."""
+
+    kind: str
+    size: int
+    seconds: tuple[float, ...]

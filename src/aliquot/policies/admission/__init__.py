@@ -2,7 +2,9 @@
 
 from aliquot.core.admission.interfaces import Admission
 from aliquot.policies.admission.accept_all import AcceptAll
+from aliquot.policies.admission.reservation import Reservation
 
 ADMISSION: dict[str, type[Admission]] = {
     "accept_all": AcceptAll,
+    "reservation": Reservation,
 }

@@ -1,0 +1,334 @@
+"""Lanes and blocks: the runs that are planned on one device.
+
+A lane is one of the runs that a device can have at once. It has an ordered list of blocks. A block is one run of one
+flow with one call or several, and begins when the block before it in its lane has ended. Its length is a bound, so it
+begins no later than planned. A run that ends early brings all that follows in its lane forward. So a promise depends
+only on the runs before it in its own lane.
+
+A call whose share is larger than a slot takes several lanes at once. It begins when all of them are free.
+"""
+
+from bisect import bisect_right, insort
+from math import ceil, inf
+from typing import TYPE_CHECKING, cast
+
+from aliquot.core.admission.estimates import plain_bound
+from aliquot.core.lifecycle import BUSY, WARM
+
+if TYPE_CHECKING:
+    from aliquot.core.admission.demand import KindDemand
+    from aliquot.core.admission.plan import Plan
+    from aliquot.core.admission.records import Blame
+    from aliquot.core.device import Device
+    from aliquot.core.flow import Flow
+    from aliquot.core.records import Invocation, Sandbox
+    from aliquot.core.view import FlowView
+
+TOLERANCE_S = 1e-9  # of sums of times
+SHARE_TOLERANCE = 1e-9
+MAX_PUSHED = 512  # blocks that one call may move
+
+
+class Block:
+    """A planned run of one flow, with one call or several."""
+
+    __slots__ = (
+        "began", "blame", "due", "ends", "flow", "key", "lanes", "length_s", "members", "number", "sandbox", "size",
+        "starts",
+    )  # fmt: skip
+
+    def __init__(self, number: int, flow: "Flow", lanes: "tuple[Lane, ...]", size: int, length_s: float) -> None:
+        self.number = number
+        self.flow = flow
+        self.lanes = lanes
+        self.size = size  # calls that it is reserved for
+        self.length_s = length_s
+        self.members: list[Invocation] = []
+        self.due = inf  # of the member whose deadline comes first
+        self.key: float = 0  # its place in the order of its lanes
+        self.starts: float = 0
+        self.ends: float = 0
+        self.began: float = 0  # when it began to run
+        self.sandbox: Sandbox | None = None  # that it counts on
+        self.blame: Blame | None = None  # the reason for which it is late, if it is
+
+    def ready_at(self, now: float) -> float:
+        """Return when its sandbox will be ready. One that is late is believed to take as long again as it is over."""
+        sandbox = self.sandbox
+        if sandbox is None or sandbox.state is WARM:
+            return now
+        if sandbox.state is BUSY and any(lane in self.lanes for lane in sandbox.occupies):
+            return now  # it runs an earlier block of the same lane
+        return believed(sandbox.ready_at, now)
+
+
+class Lane:
+    """One of the runs that a device can have at once."""
+
+    __slots__ = (
+        "blocks", "busy_until", "check_at", "device", "latest_start", "number", "occupant", "orphaned", "plan",
+        "sandboxes",
+    )  # fmt: skip
+
+    def __init__(self, plan: "DevicePlan", number: int) -> None:
+        self.plan = plan
+        self.device = plan.device
+        self.number = number
+        self.blocks: list[Block] = []  # not started, by key
+        self.occupant: Sandbox | None = None  # of the current run, promised or not
+        self.busy_until: float = 0  # the bound of that run
+        self.sandboxes: dict[int, Sandbox] = {}  # pinned for its blocks, by flow
+        self.latest_start = inf  # when its blocks must begin at the latest
+        self.orphaned = False  # a sandbox that its blocks count on is gone
+        self.check_at = inf  # when it is looked at even if nothing happens
+
+    @property
+    def free_at(self) -> float:
+        return self.busy_until if self.occupant is not None else 0.0
+
+    def free_from(self, now: float) -> float:
+        """Return when its current run is believed to end."""
+        return now if self.occupant is None else believed(self.busy_until, now)
+
+    def lose(self, sandbox: "Sandbox") -> None:
+        """Note that a pinned sandbox is gone. Its blocks must have another one."""
+        self.sandboxes.pop(sandbox.flow.index, None)
+        self.orphaned = True
+        sandbox.lane = None
+        self.plan.plan.touch((self,))
+
+    def work_before(self, due: float, now: float) -> float:
+        """Return the seconds until it has done what is due by then."""
+        place = bisect_right(self.blocks, due, key=_key)
+        return (self.blocks[place - 1].ends if place else self.free_from(now)) - now
+
+    def end_with(self, key: float, due: float, length_s: float, ready: float, now: float) -> float | None:
+        """Return the end of a new block, or None if it or a later block would miss its due time."""
+        blocks = self.blocks
+        place = bisect_right(blocks, key, key=_key)
+        if len(blocks) - place > MAX_PUSHED:
+            return None
+        before = blocks[place - 1].ends if place else self.free_from(now)
+        ends = end = max(before, ready) + length_s
+        if end > due + TOLERANCE_S:
+            return None
+        for block in blocks[place:]:
+            if end <= block.starts:
+                break
+            end += block.length_s  # its sandbox is ready by then, since it is ready when the block starts now
+            if end > block.due + TOLERANCE_S:
+                return None
+        return ends
+
+    def refresh(self, now: float) -> Block | None:
+        """Compute the times of all blocks, and return the first that would miss its due time."""
+        free, work, late = self.free_from(now), 0.0, None
+        latest = inf
+        for block in self.blocks:
+            ready = block.ready_at(now)
+            block.starts = max(free, ready)
+            block.ends = free = block.starts + block.length_s
+            work += block.length_s
+            latest = min(latest, block.due - work)
+            if late is None and free > block.due + TOLERANCE_S:
+                late = block
+        self.latest_start = latest
+        return late
+
+
+class DevicePlan:
+    """The lanes of one device, and the slots that its plain calls use beside them."""
+
+    __slots__ = ("device", "kind", "lanes", "outside", "outside_used", "plan", "used_at", "wide")
+
+    def __init__(self, device: "Device", plan: "Plan", kind: "KindDemand") -> None:
+        self.device = device
+        self.plan = plan
+        self.kind = kind
+        self.used_at: float = plan.now
+        count = min(device.spec.lane_count, device.slots)
+        self.lanes = tuple(Lane(self, number) for number in range(count))
+        self.outside = device.slots - count  # slots that are no lanes, for plain calls alone
+        self.outside_used: dict[int, int] = {}  # by sandbox
+        self.wide = 0  # blocks that take several lanes
+
+    @property
+    def empty(self) -> bool:
+        """Return whether nothing is planned, so that plain calls need not be asked."""
+        running = self.plan.running
+        return not any(
+            lane.blocks or lane.sandboxes or (lane.occupant is not None and lane.occupant.id in running)
+            for lane in self.lanes
+        )
+
+    def width(self, flow: "Flow") -> int:
+        """Return the number of lanes that a call of the flow takes."""
+        share = flow.spec.share
+        if not share:
+            return 1
+        return max(1, ceil(min(share, 1.0) * self.device.spec.concurrency - SHARE_TOLERANCE))
+
+    def end_with(
+        self, lanes: tuple[Lane, ...], key: float, due: float, length_s: float, ready: float, now: float
+    ) -> float | None:
+        """Return the end of a new block in these lanes, or None if it or a later block would miss its due time."""
+        if not self.wide and len(lanes) == 1:
+            return lanes[0].end_with(key, due, length_s, ready, now)
+        free = {lane.number: lane.free_from(now) for lane in self.lanes}
+        ends = None
+        for block in self.blocks():
+            if ends is None and block.key > key:
+                ends = _run(lanes, free, ready, length_s)
+                if ends > due + TOLERANCE_S:
+                    return None
+            if _run(block.lanes, free, block.ready_at(now), block.length_s) > block.due + TOLERANCE_S:
+                return None
+        ends = _run(lanes, free, ready, length_s) if ends is None else ends
+        return None if ends > due + TOLERANCE_S else ends
+
+    def refresh(self, lanes: tuple[Lane, ...], now: float) -> Block | None:
+        """Compute the times of the blocks in these lanes, and return the first that would miss its due time."""
+        if not self.wide:
+            late = [block for lane in lanes if (block := lane.refresh(now)) is not None]
+            return late[0] if late else None
+        free = {lane.number: lane.free_from(now) for lane in self.lanes}
+        first, slack = None, inf
+        for block in self.blocks():
+            block.ends = _run(block.lanes, free, block.ready_at(now), block.length_s)
+            block.starts = block.ends - block.length_s
+            slack = min(slack, block.due - block.ends)
+            if first is None and block.ends > block.due + TOLERANCE_S:
+                first = block
+        for lane in self.lanes:  # a lane that is free later by the smallest slack makes no block late
+            lane.latest_start = lane.free_from(now) + slack if lane.blocks else inf
+        return first
+
+    def blocks(self) -> list[Block]:
+        """Return all blocks in order, each once."""
+        found = {block.number: block for lane in self.lanes for block in lane.blocks}
+        return sorted(found.values(), key=lambda block: (block.key, block.number))
+
+    def together(self, first: Lane, width: int, key: float, now: float) -> tuple[Lane, ...]:
+        """Return so many lanes for a block that takes several, with those that are free first after the first one."""
+        others = [lane for lane in self.lanes if lane is not first]
+        others.sort(key=lambda lane: lane.work_before(key, now))
+        return (first, *others[: width - 1])
+
+    def can_grow(self, block: Block, seconds: float) -> bool:
+        """Return whether a block may take longer without making it or a later one late."""
+        if self.wide:
+            return False
+        blocks = block.lanes[0].blocks
+        place = blocks.index(block)
+        end = block.ends + seconds
+        if end > block.due + TOLERANCE_S or len(blocks) - place > MAX_PUSHED:
+            return False
+        for later in blocks[place + 1 :]:
+            if end <= later.starts:
+                break
+            end += later.length_s
+            if end > later.due + TOLERANCE_S:
+                return False
+        return True
+
+    def add(self, block: Block) -> None:
+        """Add a block to the lists of its lanes."""
+        self.kind.blocks += 1
+        self.wide += len(block.lanes) > 1
+        for lane in block.lanes:
+            insort(lane.blocks, block, key=_key)
+
+    def remove(self, block: Block) -> None:
+        self.kind.blocks -= 1
+        self.wide -= len(block.lanes) > 1
+        for lane in block.lanes:
+            lane.blocks.remove(block)
+
+    def permits(self, flow: "FlowView", now: float) -> bool:
+        """Return whether a plain call may take a slot: it must end before the next block has to start there."""
+        own = cast("Flow", flow)
+        return self._slots_for(own, plain_bound(own, self.device, now), now) is not None
+
+    def _slots_for(self, flow: "Flow", seconds: float | None, now: float) -> tuple[int, list[Lane]] | None:
+        """Return the slots outside of lanes and the lanes that a plain call takes, or None if there are too few."""
+        width = self.width(flow)
+        outside = min(width, self.outside - sum(self.outside_used.values()))
+        lanes = [lane for lane in self.lanes if lane.occupant is None and _allows(lane, seconds, now)]
+        if outside + len(lanes) < width:
+            return None
+        if seconds is None and self.kind.blocks and self.kind.unbounded + width - outside >= self.kind.lanes:
+            return None  # nobody knows when it ends, so it never takes the last lane
+        lanes.sort(key=lambda lane: -lane.latest_start)
+        return outside, lanes[: width - outside]
+
+    def occupy(self, sandbox: "Sandbox", now: float) -> None:
+        """Count the slots of a plain run. A run that the plan did not permit takes what is left."""
+        seconds = plain_bound(sandbox.flow, self.device, now, started=sandbox.state in {WARM, BUSY})
+        found = self._slots_for(sandbox.flow, seconds, now)
+        if found is None:
+            width = self.width(sandbox.flow)
+            outside = max(0, min(width, self.outside - sum(self.outside_used.values())))
+            lanes = [lane for lane in self.lanes if lane.occupant is None][: width - outside]
+        else:
+            outside, lanes = found
+        if outside:
+            self.outside_used[sandbox.id] = outside
+        for lane in lanes:
+            lane.occupant = sandbox
+            lane.busy_until = inf if seconds is None else now + seconds
+        self.refresh(tuple(lanes), now)
+        self.kind.unbounded += len(lanes) if seconds is None else 0
+        sandbox.occupies = (*sandbox.occupies, *lanes)
+        sandbox.planned = True
+
+    def run(self, block: Block, sandbox: "Sandbox", seconds: float, now: float) -> None:
+        """Let a block begin in its lanes, which are free."""
+        self.remove(block)
+        for lane in block.lanes:
+            lane.occupant, lane.busy_until = sandbox, now + seconds
+        sandbox.occupies, sandbox.planned = block.lanes, True
+        self.refresh(block.lanes, now)
+
+    def vacate(self, sandbox: "Sandbox") -> None:
+        """Free the slots of a run that has ended."""
+        now = self.plan.now
+        self.plan.running.pop(sandbox.id, None)
+        self.outside_used.pop(sandbox.id, None)
+        freed = tuple(lane for lane in self.lanes if lane.occupant is sandbox)
+        for lane in freed:
+            lane.occupant = None
+            self.kind.unbounded -= lane.busy_until == inf
+        self.refresh(freed, now)
+        self.plan.touch(freed)
+
+
+def believed(expected: float, now: float) -> float:
+    """Return when something is believed to end that was expected then. What is over takes as long again."""
+    return expected if now <= expected else now + (now - expected)
+
+
+def _run(lanes: tuple[Lane, ...], free: dict[int, float], ready: float, length_s: float) -> float:
+    """Let a block follow in these lanes, and return its end."""
+    end = max(ready, *(free[lane.number] for lane in lanes)) + length_s
+    for lane in lanes:
+        free[lane.number] = end
+    return end
+
+
+def _key(block: Block) -> float:
+    return block.key
+
+
+def _allows(lane: Lane, seconds: float | None, now: float) -> bool:
+    if not lane.blocks:
+        return True
+    return seconds is not None and now + seconds <= lane.latest_start + TOLERANCE_S
+
+
+def vacate(sandbox: "Sandbox") -> None:
+    """Free the slots that a run which has ended held in the plans of its devices."""
+    sandbox.planned = False
+    for device in sandbox.devices:
+        if device.plan is not None:
+            device.plan.vacate(sandbox)
+    sandbox.occupies = ()

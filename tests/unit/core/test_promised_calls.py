@@ -1,0 +1,231 @@
+"""Promises in the scheduler: calls with a deadline or a cost limit are promised or refused at once."""
+
+import pytest
+
+from aliquot.core.admission.estimates import MAX_TIMES, Outlook, TimeWindow
+from aliquot.core.admission.records import Blame, Late, RefusalCause, SavedTimes
+from aliquot.core.commands import BreakPromise, Complete, Dispatch, Fail, Promise, Reject, StartSandbox, WakeAt
+from aliquot.core.events import (
+    DeviceLost,
+    EstimatesRestored,
+    FunctionDeployed,
+    FunctionRemoved,
+    InvocationArrived,
+    InvocationCancelled,
+    SandboxStarted,
+    Woke,
+)
+from aliquot.testing.builders import device, function
+from aliquot.testing.harness import Harness, of_type
+
+EXACT = {"reservation": {"margin_s": "0"}}
+
+
+def make(*, devices=None, functions=None, policy="fcfs"):
+    """Make a scheduler with one device of two lanes and a function that runs for a second."""
+    return Harness(
+        policy,
+        devices=devices or [device("gpu-1", concurrency=2, memory_bytes=None)],
+        functions=functions or [function("f", run_s=1, cold_s=0)],
+        admission="reservation",
+        params=EXACT,
+    )
+
+
+def ask(harness, name, deadline_s=None, at=None, function_name="f", **limits):
+    return harness.send(InvocationArrived(name, "default", function_name, deadline_s, **limits), at=at)
+
+
+def warm(harness, count=2):
+    """Start sandboxes for as many promised calls, and let the calls end."""
+    for number in range(count):
+        harness.ready(ask(harness, f"w{number}", 100))
+    for number in range(count):
+        harness.finish(f"w{number}", at=harness.now + 1)
+
+
+def test_a_call_that_fits_is_promised_and_its_sandbox_starts_for_the_plan():
+    harness = make()
+    commands = ask(harness, "x", 2)
+    (promise,) = of_type(Promise, commands)
+    assert (promise.invocation, promise.due, promise.ends, promise.kinds) == ("x", 2, 1.5, ("gpu",))
+    assert of_type(StartSandbox, commands)[0].purpose == "plan"
+    assert not of_type(Dispatch, commands)
+    assert [command.invocation for command in of_type(Dispatch, harness.ready(commands))] == ["x"]
+    assert of_type(Complete, harness.finish("x", at=1.5))
+
+
+def test_a_call_that_does_not_fit_is_refused_with_an_offer_that_is_taken():
+    harness = make()
+    warm(harness)
+    start = harness.now
+    for number in range(4):
+        assert of_type(Promise, ask(harness, f"a{number}", 2.5))
+    (reject,) = of_type(Reject, ask(harness, "late", 2.5))
+    assert reject.refusal.why is RefusalCause.DEADLINE
+    assert (reject.refusal.needs_s, reject.refusal.earliest_s) == (1, 3)
+    assert reject.refusal.retry_s == 0.5
+    (promise,) = of_type(Promise, ask(harness, "later", reject.refusal.offer.deadline_s))
+    assert promise.ends == start + 3
+
+
+def test_the_tightest_deadline_goes_first_and_pushes_others_as_far_as_they_allow():
+    harness = make(devices=[device("gpu-1", concurrency=1, memory_bytes=None)])
+    warm(harness, 1)
+    ask(harness, "running", 50)
+    ask(harness, "loose", 50)
+    (promise,) = of_type(Promise, ask(harness, "tight", 2))
+    assert promise.ends == harness.now + 2
+    commands = harness.finish("running", at=harness.now + 1)
+    assert [command.invocation for command in of_type(Dispatch, commands)] == ["tight"]
+
+
+def test_limits_that_no_device_can_meet_are_refused_for_ever():
+    harness = make()
+    warm(harness)
+    for number in range(8):
+        ask(harness, f"learn{number}", 100)
+        harness.finish(f"learn{number}", at=harness.now + 1)
+    (reject,) = of_type(Reject, ask(harness, "x", 0.5))
+    assert reject.refusal.why is RefusalCause.NEVER
+    (reject,) = of_type(Reject, ask(harness, "y", 100, cost_limit=1))
+    assert (reject.refusal.why, reject.refusal.cost) == (RefusalCause.COST, 500)
+
+
+def test_of_calls_of_which_nothing_is_known_one_runs_as_a_probe():
+    harness = make(functions=[function("f", run_s=None, cold_s=0)])
+    commands = ask(harness, "probe", 5)
+    assert of_type(Dispatch, commands)
+    assert not of_type(Promise, commands)
+    (reject,) = of_type(Reject, ask(harness, "x", 5))
+    assert reject.refusal.why is RefusalCause.UNKNOWN
+    harness.ready(commands)
+    harness.finish("probe", at=1)
+    assert of_type(Promise, ask(harness, "y", 5))
+
+
+def test_a_plain_call_takes_a_lane_only_if_it_ends_before_the_next_block_must_start():
+    harness = make(devices=[device("gpu-1", concurrency=1, memory_bytes=None)])
+    warm(harness, 1)
+    ask(harness, "a", 1.5)
+    ask(harness, "b", 2.5)
+    harness.call("f")
+    commands = harness.finish("a", at=harness.now + 1)
+    assert [command.invocation for command in of_type(Dispatch, commands)] == ["b"]
+    commands = harness.finish("b", at=harness.now + 1)
+    assert [command.invocation for command in of_type(Dispatch, commands)] == ["0"]
+
+
+def test_a_run_that_takes_longer_than_its_bound_breaks_only_promises_that_no_longer_fit():
+    harness = make(devices=[device("gpu-1", concurrency=1, memory_bytes=None)])
+    warm(harness, 1)
+    start = harness.now
+    ask(harness, "slow", 1)
+    ask(harness, "tight", 2.2)
+    ask(harness, "loose", 50)
+    commands = harness.send(Woke(), at=start + 1.01)
+    assert [(command.invocation, command.blame) for command in of_type(BreakPromise, commands)] == [
+        ("slow", Blame.OWN_RUN)
+    ]
+    commands = harness.send(Woke(), at=start + 1.2)
+    assert [(command.invocation, command.blame) for command in of_type(BreakPromise, commands)] == [
+        ("tight", Blame.OTHER_RUN)
+    ]
+    commands = harness.finish("slow", at=start + 2)
+    assert [command.invocation for command in of_type(Dispatch, commands)] == ["loose"]
+
+
+def test_the_shell_is_woken_when_a_promise_becomes_late():
+    harness = make(devices=[device("gpu-1", concurrency=1, memory_bytes=None)])
+    warm(harness, 1)
+    due = harness.now + 5
+    commands = ask(harness, "x", 5)
+    while not of_type(BreakPromise, commands):
+        commands = harness.send(Woke(), at=of_type(WakeAt, commands)[-1].at)
+    assert harness.now == pytest.approx(due, abs=1e-5)
+
+
+def test_a_call_with_late_drop_ends_when_its_promise_is_broken():
+    harness = make(devices=[device("gpu-1", concurrency=1, memory_bytes=None)])
+    warm(harness, 1)
+    ask(harness, "x", 1, late=Late.DROP)
+    commands = harness.send(Woke(), at=harness.now + 1.01)
+    assert [type(command).__name__ for command in commands if getattr(command, "invocation", "") == "x"] == [
+        BreakPromise.__name__,
+        Fail.__name__,
+    ]
+
+
+def test_calls_on_a_lost_device_move_to_another_or_lose_their_promise():
+    devices = [device(f"gpu-{number}", concurrency=1, memory_bytes=None) for number in (1, 2)]
+    harness = make(devices=devices)
+    harness.ready([*ask(harness, "a", 3), *ask(harness, "b", 3)])
+    ask(harness, "c", 3)
+    ask(harness, "d", 3)
+    commands = harness.send(DeviceLost("gpu-1"), at=0.5)
+    broken = {command.invocation: command.blame for command in of_type(BreakPromise, commands)}
+    assert set(broken.values()) == {Blame.LOST}
+    assert len(broken) == 1
+    assert [command.invocation for command in of_type(Fail, commands)] == list(broken)
+    commands = harness.finish("b" if "a" in broken else "a", at=1)
+    assert len(of_type(Dispatch, commands)) == 1
+
+
+def test_cancelled_and_removed_calls_leave_the_plan():
+    harness = make(devices=[device("gpu-1", concurrency=1, memory_bytes=None)])
+    warm(harness, 1)
+    for name in ("a", "b", "c"):
+        ask(harness, name, 10)
+    harness.send(InvocationCancelled("b"))
+    commands = harness.send(FunctionRemoved("default", "f"))
+    assert [command.invocation for command in of_type(Fail, commands)] == ["c"]
+    assert not harness.scheduler.admitter.plan.kinds["gpu"].blocks
+
+
+def test_no_tenant_reserves_more_than_its_share_while_another_is_active():
+    harness = make(policy="fair_resident")
+    for tenant in ("ann", "bob"):
+        harness.send(FunctionDeployed(tenant, function("f", run_s=1, cold_s=0)))
+    harness.call("f", tenant="bob")
+    answers = [harness.send(InvocationArrived(f"a{n}", "ann", "f", 10.0)) for n in range(20)]
+    refused = [of_type(Reject, commands)[0].refusal.why for commands in answers if of_type(Reject, commands)]
+    assert len(of_type(Promise, [command for commands in answers for command in commands])) in range(9, 13)
+    assert set(refused) == {RefusalCause.SHARE}
+
+
+def test_after_three_refusals_for_want_of_a_warm_sandbox_one_is_started():
+    harness = make(functions=[function("f", run_s=0.01, cold_s=1)])
+    assert not of_type(StartSandbox, [*ask(harness, "a", 0.1), *ask(harness, "b", 0.1)])
+    (start,) = of_type(StartSandbox, ask(harness, "c", 0.1))
+    harness.send(SandboxStarted(start.sandbox), at=1)
+    assert of_type(Promise, ask(harness, "d", 0.1))
+
+
+def test_estimates_are_restored_after_a_restart():
+    harness = make(functions=[function("f", run_s=None, cold_s=0)])
+    saved = Outlook()
+    saved.record_run("gpu", 1, 0.5, first=False, now=0)
+    harness.send(EstimatesRestored("default", "f", saved.saved()))
+    (promise,) = of_type(Promise, ask(harness, "x", 5))
+    assert promise.ends == 1.5  # a load of half a second, and twice the only run
+    assert saved.saved() == (SavedTimes("gpu", 1, (0.5,)),)
+
+
+def test_a_bound_is_a_quantile_of_the_last_times():
+    window = TimeWindow()
+    assert window.bound(3.0, 0) == 3
+    window.record(2, 0)
+    assert [window.bound(None, 0), window.bound(3.0, 0), window.bound(1.0, 0)] == [4, 3, 4]
+    for number in range(MAX_TIMES):
+        window.record(1 + number / 100, 0)
+    assert len(window) == MAX_TIMES
+    assert window.bound(None, 0) == pytest.approx(1.62)
+
+
+def test_a_bound_falls_while_nothing_runs_so_that_one_outlier_refuses_nothing_for_ever():
+    window = TimeWindow()
+    for seconds in (1, 1, 1, 1, 1, 1, 1, 100):
+        window.record(seconds, 0)
+    assert window.bound(None, 9) == 100
+    assert window.bound(None, 11) == pytest.approx(50.5)
+    assert window.bound(None, 5000) < 1.5
