@@ -24,6 +24,7 @@ SHOW_NOTHING = {
     "/api/v1/namespaces/{namespace}/limits",
     "/api/v1/namespaces/{namespace}/limits/{name}",
     "/api/v1/namespaces/{namespace}/activations/{id}/logs",
+    "/api/v1/observe/activations/{id}/timeline",  # times and causes alone
     "/api/v1/web/{namespace}/{package}/{name}",
 }
 # Bodies that name entities of the owner.
