@@ -14,7 +14,7 @@ app = aliquot.App("classifier", include=["network.py", "weights.npz"])
 WEIGHTS = dict(np.load(Path(__file__).with_name("weights.npz")))
 
 
-@app.function(gpu=0.25, gpu_memory="256MiB", memory="512MiB", imports=["numpy"], latency_slo="200ms")
+@app.function(gpu=0.25, gpu_memory="256MiB", memory="512MiB", imports=["numpy"])
 def classify(images: np.ndarray) -> np.ndarray:
     """Return the probability of each class for each image."""
     return network.predict(WEIGHTS, images)

@@ -15,7 +15,7 @@ def multiply(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     return left @ right
 
 
-@app.function(gpu=0.25, gpu_memory="512MiB", memory="512MiB", imports=["numpy"], latency_slo="200ms")
+@app.function(gpu=0.25, gpu_memory="512MiB", memory="512MiB", imports=["numpy"])
 def trace(size: int, seed: int = 0) -> float:
     """Return the trace of the square of a random matrix. Arguments and result are JSON, for any OpenWhisk client."""
     matrix = np.random.default_rng(seed).standard_normal((size, size))

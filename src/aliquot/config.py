@@ -19,7 +19,6 @@ MIN_WEIGHT, MAX_WEIGHT = 1e-6, 1e6  # outside of this range virtual times are no
 _MAX_BYTES = 2**60
 QUEUEING_DEFAULT = "fair_resident"
 PACKING_DEFAULT = "first_fit"
-ADMISSION_DEFAULT = "accept_all"
 
 
 class PolicySettings(Struct, frozen=True):
@@ -35,7 +34,7 @@ class PolicySettings(Struct, frozen=True):
     prefetching: str = "threshold"
     pool_slots: int | None = None  # maximum number of sandboxes per device; 0 means no limit
     node_wait_s: float = 300  # that calls wait for a node on which they fit, after the last one was lost
-    admission: str = ADMISSION_DEFAULT
+    admission: str = "accept_all"
     batching: str = "target"
 
 

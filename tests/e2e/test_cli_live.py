@@ -13,7 +13,7 @@ APP = """
 import aliquot
 app = aliquot.App("sums")
 
-@app.function(gpu=0.5, gpu_memory="64MiB", latency_slo="1s")
+@app.function(gpu=0.5, gpu_memory="64MiB")
 def add(a, b=1):
     print("adding", a, b)
     return a + b

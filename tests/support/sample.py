@@ -26,7 +26,7 @@ def where():
     return os.getpid()
 
 
-@app.function(gpu=0.25, memory="2GiB", gpu_memory="1.5GiB", latency_slo="200ms", timeout="5s", imports=["json"])
+@app.function(gpu=0.25, memory="2GiB", gpu_memory="1.5GiB", timeout="5s", imports=["json"])
 def double(value):
     """Doubles anything."""
     return value * 2

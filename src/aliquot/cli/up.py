@@ -11,7 +11,6 @@ from rich.markup import escape
 from aliquot.cli.console import output
 from aliquot.cli.results import size
 from aliquot.config import (
-    ADMISSION_DEFAULT,
     PACKING_DEFAULT,
     QUEUEING_DEFAULT,
     PolicySettings,
@@ -83,7 +82,7 @@ def up(
             help="How calls with a deadline or a cost limit are admitted: a name (`aliquot policies` lists them) or "
             "FILE.py:CLASS."
         ),
-    ] = ADMISSION_DEFAULT,
+    ] = "reservation",
     price: Annotated[
         list[str],
         typer.Option(

@@ -109,6 +109,12 @@ def serve(settings: ServerSettings, reports: ServerReports, probe: IsolationProb
         data.release()
 
 
+async def _load(catalogue: Catalogue, service: Service) -> None:
+    """Deploy the functions of the store, and restore what is known about their run times."""
+    await catalogue.load()
+    await service.estimates.restore()
+
+
 async def _serve(
     settings: ServerSettings,
     shares: DescriptorShares,
@@ -181,7 +187,7 @@ async def _serve(
     operator_token = OperatorToken.load(data.operator_token)
     try:
         await service.start()
-        await catalogue.load()
+        await _load(catalogue, service)
         for entity in system_entities():
             catalogue.install(entity)
         sessions = SessionRegistry(

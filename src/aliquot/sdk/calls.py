@@ -95,7 +95,7 @@ def limit_headers(deadline: object, cost: object) -> dict[str, str]:
     if deadline is not None:
         headers["x-aliquot-deadline-ms"] = "none" if deadline == "none" else str(read_ms(deadline, "deadline"))
     if cost is not None:
-        headers["x-aliquot-cost-limit"] = "none" if cost == "none" else f"{_read_cost(cost):g}"
+        headers["x-aliquot-cost-limit"] = "none" if cost == "none" else repr(_read_cost(cost))
     return headers
 
 

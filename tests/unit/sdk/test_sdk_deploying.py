@@ -34,7 +34,6 @@ def test_what_the_decorator_says_reaches_the_action(sample, stub):
         "sdk-file": "sample.py",
         "gpu-share": 0.25,
         "gpu-memory": 1536,
-        "latency-slo-ms": 200,
         "imports": ["json"],
     }
     said = annotations(stub, "sample.mirror")

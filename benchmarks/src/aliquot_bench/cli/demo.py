@@ -17,8 +17,9 @@ from aliquot.core.errors import InputError
 
 if TYPE_CHECKING:
     from aliquot.testing.server import LiveServer
+    from aliquot_bench.demo.workflow import WorkflowResult
 
-OPTIONS = ("--devices", "host:1", "--python", sys.executable)
+OPTIONS = ("--devices", "host:1", "--python", sys.executable, "--admission", "reservation")
 
 app = typer.Typer(add_completion=False, context_settings={"help_option_names": ["-h", "--help"]})
 
@@ -29,16 +30,16 @@ def demo(
     examples: Annotated[Path, typer.Option(help="The folder with the examples of a clone.")] = Path("examples"),
     seconds: Annotated[float, typer.Option(min=1, help="How many seconds the tenants call.")] = 15,
 ) -> None:
-    """Start the platform, run three tenants, a borrowing slice, prefetched files and a workflow on it.
+    """Start the platform, run three tenants, a borrowing slice, prefetched files, a workflow and deadlines on it.
 
     Tables and pictures show the results.
     """
     from aliquot.testing.server import LiveServer
+    from aliquot_bench.demo.deadlines import show_deadlines
     from aliquot_bench.demo.files import show_files
     from aliquot_bench.demo.report import draw, latency_table
     from aliquot_bench.demo.slices import borrow_table, draw_borrow, run_borrow
     from aliquot_bench.demo.tenants import run_load
-    from aliquot_bench.demo.workflow import TENANT, show_workflow
 
     if not (examples / "matrix").is_dir():
         raise InputError(f"--examples: there is no {examples / 'matrix'}; run this in a clone of the repository")
@@ -48,7 +49,7 @@ def demo(
         examples = shutil.copytree(examples, Path(folder) / "examples")  # the training writes a file there
         server = LiveServer(Path(folder) / "data", *OPTIONS, folder=Path(folder))
         with progress() as bar:
-            task = bar.add_task("starting the platform", total=7)
+            task = bar.add_task("starting the platform", total=8)
             with server:
                 bar.update(task, advance=1, description="deploying the examples")
                 keys = _deploy_examples(server, examples)
@@ -59,9 +60,9 @@ def demo(
                 bar.update(task, advance=1, description="the files of a session are prefetched")
                 files = show_files(server)
                 bar.update(task, advance=1, description="a workflow paints a picture")
-                keys[TENANT] = server.create_namespace(TENANT)
-                _deploy(examples / "workflows" / "style.py", server.url, keys[TENANT])
-                workflow = show_workflow(server, keys[TENANT])
+                workflow = _run_workflow(server, examples)
+                bar.update(task, advance=1, description="calls with deadlines come all at once")
+                deadlines = show_deadlines(server)
                 bar.update(task, advance=1, description="stopping")
         from aliquot.live.invocations.journal.replay import replay_file
 
@@ -76,12 +77,12 @@ def demo(
         say("Slices are NOT ENFORCED on this machine, as the table shows. `aliquot doctor` says why.")
     if not borrow.ok:
         say("The borrower did NOT get the idle compute, or did not give it back: see the table.")
-    say(files.text())
-    say(workflow.text())
+    for shown in (files, workflow, deadlines):
+        say(shown.text())
     draw(samples, out / "demo.png")
     draw_borrow(borrow, out / "borrow.png")
     say(f"Pictures: {out / 'demo.png'}, {out / 'borrow.png'}")
-    ok = borrow.ok and files.ok and workflow.ok and all(sample.ok for sample in samples)
+    ok = borrow.ok and files.ok and workflow.ok and deadlines.ok and all(sample.ok for sample in samples)
     if replayed.differences or not ok:
         raise typer.Exit(1)
 
@@ -96,6 +97,14 @@ def _deploy_examples(server: "LiveServer", examples: Path) -> dict[str, str]:
     for tenant, file in zip(TENANTS, files, strict=True):
         _deploy(examples / file, server.url, keys[tenant.name], *tenant.options)
     return keys
+
+
+def _run_workflow(server: "LiveServer", examples: Path) -> "WorkflowResult":
+    from aliquot_bench.demo.workflow import TENANT, show_workflow
+
+    key = server.create_namespace(TENANT)
+    _deploy(examples / "workflows" / "style.py", server.url, key)
+    return show_workflow(server, key)
 
 
 def _deploy(file: Path, url: str, key: str, *options: str) -> None:

@@ -78,7 +78,7 @@ def describe_refusal(refusal: Refusal) -> dict[str, Any]:
         offer = refusal.offer
         found["offer"] = {
             **({} if offer.deadline_s is None else {"deadline_ms": ceil(offer.deadline_s * 1000)}),
-            **({} if offer.cost is None else {"cost": round(offer.cost, 6)}),
+            **({} if offer.cost is None else {"cost": ceil(offer.cost * 1e6) / 1e6}),
         }
     if refusal.retry_s is not None:
         found["retry_ms"] = ceil(refusal.retry_s * 1000)

@@ -35,6 +35,7 @@ from aliquot.live.invocations.engine import Engine
 from aliquot.live.invocations.environment_waits import EnvironmentWaits
 from aliquot.live.invocations.errors import NotPromisedError, OverloadedError
 from aliquot.live.invocations.flows import Flows
+from aliquot.live.invocations.kept_estimates import KeptEstimates
 from aliquot.live.invocations.launches import launch
 from aliquot.live.invocations.performer import CommandPerformer
 from aliquot.live.invocations.pure_results import PureResults
@@ -120,6 +121,8 @@ class Service:
             end=self._performer.end,
             now=self._engine.now,
         )
+        registry = self.scheduler.registry
+        self.estimates = KeptEstimates(store, registry.flows, self.flows.revision, self._engine.post)
         self._environments = EnvironmentWaits(node, self._post_arrival, self._performer.fail_waiting)
         self._deployments = Deployments(
             self.flows,
@@ -163,6 +166,7 @@ class Service:
     async def stop(self) -> None:
         """End every sandbox. The store stays open for its owner to close."""
         self.registry.stopping = True
+        await self.estimates.stop()
         self._engine.stop()
         self.usage.stop()
         self._shares.stop()

@@ -1,0 +1,107 @@
+"""Promises on a real server: calls in time beside refusals, and what is told about both."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from aliquot.live.invocations.journal.replay import replay_file
+from aliquot.testing.client import from_pairs
+from aliquot.testing.server import LiveServer
+from aliquot.testing.waiting import wait_until
+
+CODE = """
+import time
+def main(args):
+    time.sleep(0.03)
+    return {"twice": 2 * args.get("x", 0)}
+"""
+DEADLINE_MS = 200
+CALLERS = 40
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with LiveServer(tmp_path_factory.mktemp("live") / "data", "--admission", "reservation") as server:
+        with server.client() as client:
+            client.deploy("slow", CODE)
+            for _ in range(9):  # so that its run times are known
+                assert answer_of(client, "slow", 5000).status_code == 200
+        yield server
+    assert not replay_file(server.data).differences
+
+
+def answer_of(client, name, deadline_ms, **query):
+    headers = {"x-aliquot-deadline-ms": str(deadline_ms)}
+    return client.post(f"actions/{name}", params={"blocking": "true", **query}, json={"x": 1}, headers=headers)
+
+
+def notes_of(record):
+    return from_pairs(record["annotations"])
+
+
+def overload(server, name, deadline_ms):
+    """Call from many clients at once, and return the records of the calls that ran and the refusals of the others."""
+
+    def call(_):
+        with server.client() as client:
+            return answer_of(client, name, deadline_ms)
+
+    with ThreadPoolExecutor(CALLERS) as threads:
+        answers = list(threads.map(call, range(CALLERS)))
+    assert {answer.status_code for answer in answers} <= {200, 429}
+    ran = [answer.json() for answer in answers if answer.status_code == 200]
+    return ran, [answer.json()["refused"] for answer in answers if answer.status_code == 429]
+
+
+def test_under_overload_some_calls_are_refused_and_the_promised_ones_end(server):
+    ran, refused = overload(server, "slow", DEADLINE_MS)
+    assert ran
+    assert refused
+    assert all(notes_of(record)["objective"]["promised"] for record in ran)
+    assert {one["why"] for one in refused} <= {"deadline", "share"}
+    assert all(one["offer"]["deadline_ms"] > 0 and one["needs_ms"] > 30 for one in refused if "offer" in one)
+
+
+def test_a_call_that_is_not_waited_for_is_refused_before_it_is_on_disk(server):
+    with server.client() as client:
+        count = client.get("activations", params={"count": "true"}).json()
+        answer = answer_of(client, "slow", 5, blocking="false")
+        assert answer.status_code == 429
+        assert int(answer.headers["retry-after"]) >= 1
+        assert answer.json()["refused"]["why"] == "never"
+        assert client.get("activations", params={"count": "true"}).json() == count
+        accepted = answer_of(client, "slow", 60_000, blocking="false")
+        assert accepted.status_code == 202
+        path = f"activations/{accepted.json()['activationId']}"
+        record = wait_until(
+            lambda: client.get(path), lambda answer: answer.status_code == 200, what="the record"
+        ).json()
+        assert notes_of(record)["objective"] == {"deadline": 60_000.0, "promised": True, "met": True}
+
+
+def test_an_offer_is_accepted(server):
+    with server.client() as client:
+        refused = answer_of(client, "slow", 5).json()["refused"]
+        assert answer_of(client, "slow", refused["offer"]["deadline_ms"] + 20).status_code == 200
+
+
+def test_refusals_and_promises_are_counted(server):
+    with server.client() as client:
+        assert answer_of(client, "slow", 5).status_code == 429
+    counts = server.operate("GET", "status")["promises"]
+    assert counts["kept"] > 0
+    assert counts["refused"] > 0
+    assert 'aliquot_promises_total{action="slow",cause="never",end="refused",namespace="guest"}' in server.metrics()
+
+
+def test_run_times_are_known_after_a_restart(tmp_path):
+    """Otherwise a new server would try the first call, and refuse the others meanwhile."""
+    server = LiveServer(tmp_path / "data", "--admission", "reservation")
+    with server, server.client() as client:
+        client.deploy("slow", CODE)
+        for _ in range(9):
+            assert answer_of(client, "slow", 5000).status_code == 200
+    with server, server.client(server.key) as client:
+        answer = answer_of(client, "slow", 5)
+        assert (answer.status_code, answer.json()["refused"]["why"]) == (429, "never")
+    assert not replay_file(server.data).differences
