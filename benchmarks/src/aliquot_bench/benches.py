@@ -12,6 +12,7 @@ from aliquot_bench import (
     sdk,
     sharing,
     simulator,
+    slo,
     views,
     workflow,
 )
@@ -27,6 +28,7 @@ BENCHES: dict[str, Callable[[BenchRequest], Bench]] = {
     "sdk": sdk.SdkBench,
     "sharing": sharing.SharingBench,
     "sim": simulator.SimulatorBench,
+    "slo": slo.SloBench,
     "views": views.ViewsBench,
     "workflow": workflow.WorkflowBench,
 }

@@ -160,7 +160,7 @@ class Scheduler:
                 handlers[type(event)](event)
             except EventError as error:
                 wrong.append(describe(error, event, events))
-        if self._plans:
+        if self._plans or self.admitter.waiting:
             self.admitter.step(now)
         self._dispatcher.decide(self._domains, now=now)
         if self.pool.short_flows:
@@ -184,7 +184,7 @@ class Scheduler:
             wake = domain.policy.wake_at()
             if wake is not None and now < wake < earliest:
                 earliest = wake
-        if self._plans:
+        if self._plans or self.admitter.waiting:
             earliest = min(earliest, self.admitter.wake_at(now))
         heap, announced = timers.heap, timers.announced
         if earliest < announced or announced <= now or (heap and heap[0][0] < announced):

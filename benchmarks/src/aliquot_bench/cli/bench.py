@@ -18,7 +18,7 @@ from aliquot.core.errors import InputError
 from aliquot_bench.environments import cache_folder
 
 # A copy of the names in the table, because importing the table takes a second.
-NAMES = "eviction, fairness, forecast, latency, prediction, prefetch, sdk, sharing, sim, views or workflow"
+NAMES = "eviction, fairness, forecast, latency, prediction, prefetch, sdk, sharing, sim, slo, views or workflow"
 _RUN_ON_A_SAMPLE = ("fairness",)
 _TRACES = (Path("data"), Path("../shared/data"))  # the second one is shared by several clones
 

@@ -11,6 +11,7 @@ from typing import cast
 
 from msgspec.structs import replace
 
+from aliquot.core.admission.filling import fill
 from aliquot.core.admission.interfaces import Admission, Ask, PlannedPlace, Probe, Promised, Refused
 from aliquot.core.admission.lanes import TOLERANCE_S, Block, Lane
 from aliquot.core.admission.objective import Objective
@@ -47,12 +48,13 @@ class Admitter:
     ) -> None:
         self.policy = policy
         self.plan = plan
+        plan.grace_s = policy.margin_s  # due times are deadlines less this margin
         self.promises = promises
         self._pool = pool
         self._calls = calls
         self._dispatcher = dispatcher
         self._outbox = outbox
-        self._waiting = 0  # calls that wait without a promise
+        self.waiting: dict[str, None] = {}  # calls that wait without a promise
         self._checks: list[tuple[float, int, int]] = []  # when lanes are looked at: time, device, lane
 
     def handlers(self) -> dict[type[Event], Callable[..., None]]:
@@ -95,7 +97,7 @@ class Admitter:
         if isinstance(decision, Promised):
             self._promise(invocation, decision, now)
         else:
-            self._waiting += 1
+            self.waiting[invocation.id] = None
             for lane in plan.lanes(flow, now):
                 plan.touch((lane,))
         return True
@@ -179,13 +181,13 @@ class Admitter:
             plan.changed.clear()
             for lane in lanes:
                 self._settle(lane, now)
-        if not self._waiting:
+        if not self.waiting:
             plan.close_unused(now)
 
     def wake_at(self, now: float) -> float:
         """Return when a lane must be looked at, or the policy asked, even if nothing happens."""
         wake = self._checks[0][0] if self._checks else inf
-        own = self.policy.wake_at() if self._waiting else None
+        own = self.policy.wake_at() if self.waiting else None
         return wake if own is None or own <= now else min(own, wake)
 
     def _settle(self, lane: Lane, now: float) -> None:
@@ -198,7 +200,7 @@ class Admitter:
                 block = self._move_to(block, lane, now)
             if block is not None and can_start(block):
                 self._start(block, now)
-            elif not lane.blocks and self._waiting:
+            elif not lane.blocks and self.waiting:
                 self._choose_waiting(lane, now)
         self._watch((lane,), now)
 
@@ -206,6 +208,7 @@ class Admitter:
         """Let a block begin, with the members that it has."""
         plan, sandbox, flow = self.plan, block.sandbox, block.flow
         assert sandbox is not None  # noqa: S101 - `can_start` has looked at it
+        fill(plan, block, now)
         size = len(block.members)
         seconds = plan.bound_s(flow, sandbox.device, size) or block.length_s
         block.began = now
@@ -266,6 +269,8 @@ class Admitter:
         running = None if lane.occupant is None else self.plan.running.get(lane.occupant.id)
         if running is not None and running.lanes[0] is lane:
             self._break_late_members(running, now)
+        if lane.plan.refresh((lane,), now) is not None:
+            self.plan.shrink(lane, now)
         while (late := lane.plan.refresh((lane,), now)) is not None:
             block, blame = victim_of(lane, late, now)
             self._replace(block, blame, "a run or a start before it took longer than its bound", now)
@@ -341,12 +346,13 @@ class Admitter:
 
     def _drop_given_up(self, now: float) -> None:
         for invocation in self.plan.withdrawn:
-            self._waiting -= 1
-            self.policy.withdrawn(invocation)
+            if invocation.id in self.waiting:
+                del self.waiting[invocation.id]
+                self.policy.withdrawn(invocation)
         self.plan.withdrawn.clear()
-        for call in self.policy.given_up(now) if self._waiting else ():
+        for call in self.policy.given_up(now) if self.waiting else ():
             invocation = cast(Invocation, call)
-            self._waiting -= 1
+            del self.waiting[invocation.id]
             del self._calls.open[invocation.id], invocation.flow.promised[invocation.id]
             refusal = Refusal(RefusalCause.DEADLINE)
             self._outbox.append(Reject(invocation.id, "it can no longer meet its limits", refusal))
@@ -359,7 +365,8 @@ class Admitter:
             return
         calls = [cast(Invocation, call) for call in choice.calls]
         flow = calls[0].flow
-        self._waiting -= len(calls)
+        for call in calls:
+            del self.waiting[call.id]
         placement = self.plan.place(Ask(calls[0], flow, now, None, None), lane, len(calls), inf)
         if placement is None:
             for call in calls:

@@ -21,6 +21,7 @@ PLAIN_PART = 0.1  # of the lanes, for plain calls
 TIGHTER = 0.99  # of another limit, below which a limit counts as tighter
 ACTIVE_S = 10.0  # since its last call, for which a tenant counts as active
 RENEW_S = 0.1  # between two computations of sizes and active tenants
+MIN_STEP_S = 1e-9
 MAX_AHEAD_S = 1.0  # that a tenant alone may be ahead of its share
 
 
@@ -83,17 +84,17 @@ class KindDemand:
         self._renewed = now
         for index in [index for index, each in self.flows.items() if each.flow.closed or each.rate(now) < 1e-6]:  # noqa: PLR2004
             del self.flows[index]
+        tables = {index: _times_by_size(each, bound) for index, each in self.flows.items()}
         rates = {index: each.rate(now) for index, each in self.flows.items()}
         sizes = dict.fromkeys(self.flows, 1)
-        work = {index: rates[index] * (bound(each.flow, 1) or 0) for index, each in self.flows.items()}
-        capacity = MAX_LOAD * self.lanes
-        growing = dict(self.flows)
-        while growing and sum(work.values()) > capacity:
-            best = _best_growth(growing, sizes, rates, bound)
+        work = {index: rates[index] * tables[index].get(1, 0.0) for index in self.flows}
+        while sum(work.values()) > MAX_LOAD * self.lanes:
+            best = _best_growth(tables, sizes, rates)
             if best is None:
                 break
-            sizes[best] += 1
-            work[best] = rates[best] * (bound(self.flows[best].flow, sizes[best]) or 0) / sizes[best]
+            index, size = best
+            sizes[index] = size
+            work[index] = rates[index] * tables[index][size] / size
         for index, each in self.flows.items():
             each.size = sizes[index]
         self.load = sum(work.values())
@@ -128,24 +129,35 @@ class KindDemand:
             self.tags = {name: at for name, at in self.tags.items() if at > now}
 
 
+def _times_by_size(demand: FlowDemand, bound: Bound) -> dict[int, float]:
+    """Return the run times of the batches that a flow may have: of one call, and those of at most half of its limit."""
+    flow = demand.flow
+    limit = flow.spec.batch if flow.batches is None else flow.batches.limit
+    times: dict[int, float] = {}
+    for size in range(1, limit + 1):
+        run_s = bound(flow, size)
+        if run_s is None or (size > 1 and 2 * run_s > demand.limit_s):
+            break
+        times[size] = run_s
+    return times
+
+
 def _best_growth(
-    growing: "dict[int, FlowDemand]",
-    sizes: Mapping[int, int],
-    rates: Mapping[int, float],
-    bound: Bound,
-) -> int | None:
-    """Return the flow whose next larger batch saves most lane time per second, and drop those that cannot grow."""
+    tables: Mapping[int, Mapping[int, float]], sizes: Mapping[int, int], rates: Mapping[int, float]
+) -> tuple[int, int] | None:
+    """Return the flow and the larger size that save most lane time for each second that a batch takes longer.
+
+    The next size may save nothing where a later one does, so all are looked at.
+    """
     best, most = None, 0.0
-    for index, each in list(growing.items()):
-        size, limit = sizes[index], each.flow.spec.batch if each.flow.batches is None else each.flow.batches.limit
-        now_s, next_s = bound(each.flow, size), bound(each.flow, size + 1)
-        if size >= limit or now_s is None or next_s is None or 2 * next_s > each.limit_s:
-            del growing[index]
-            continue
-        saved = rates[index] * (now_s / size - next_s / (size + 1))
-        gain = saved / max(next_s - now_s, 1e-9)
-        if saved > 0 and gain > most:
-            best, most = index, gain
+    for index, times in tables.items():
+        size = sizes[index]
+        for larger, run_s in times.items():
+            if larger > size:
+                saved = rates[index] * (times[size] / size - run_s / larger)
+                gain = saved / max(run_s - times[size], MIN_STEP_S)
+                if gain > most:
+                    best, most = (index, larger), gain
     return best
 
 

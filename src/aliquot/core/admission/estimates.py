@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 MAX_TIMES = 64  # that a bound is computed from
 MIN_TIMES = 8  # for a quantile
 QUANTILE = 0.98
+FEW_FACTOR = 1.03  # by which the largest of a few times is exceeded, where more is known from other sizes
 MEDIANS = 10  # without a run, after which a bound falls
 MAX_HALVINGS = 40
 MAX_COLD_REFUSALS = 3  # for want of a warm sandbox within `COLD_PERIOD_S`, before one is started
@@ -67,6 +68,11 @@ class TimeWindow:
         else:
             bound = times[ceil(QUANTILE * len(times)) - 1]
         return self._decayed(bound, now)
+
+    def raised(self, expected: float, now: float) -> float:
+        """Return what is expected, or a little more than the largest time if that is above it."""
+        largest = self._sorted[-1]
+        return expected if largest <= expected else self._decayed(FEW_FACTOR * largest, now)
 
     def _decayed(self, bound: float, now: float) -> float:
         """Return the bound after a time without runs."""
@@ -119,13 +125,19 @@ class Outlook:
         window.record(seconds, now)
 
     def run_s(self, spec: FunctionSpec, device: DeviceSpec, size: int, now: float) -> float | None:
-        """Return the bound of a run with so many calls, or None if nothing is known."""
+        """Return the bound of a run with so many calls, or None if nothing is known.
+
+        A few times of one size say less than many of others, so they only raise what follows from those.
+        """
         window = self._windows.get((device.kind, size))
         times = spec.times_on(device)
-        declared = times.batch_run_s(size)
-        if window is not None:
-            return window.bound(declared, now)
-        return declared if size == 1 else self._unseen(times, device.kind, size, now)
+        if window is None or len(window) >= MIN_TIMES or not times.batch_s:
+            declared = times.batch_run_s(size)
+            if window is not None:
+                return window.bound(declared, now)
+            return declared if size == 1 else self._unseen(times, device.kind, size, now)
+        expected = self._unseen(times, device.kind, size, now)
+        return window.bound(None, now) if expected is None else window.raised(expected, now)
 
     def start_s(self, spec: FunctionSpec, device: DeviceSpec, now: float, *, cold: bool) -> float:
         """Return the bound of a start, or of a swap-in."""
@@ -144,21 +156,22 @@ class Outlook:
     def _unseen(self, times: Times, kind: str, size: int, now: float) -> float | None:
         """Return the bound of a size that was not seen.
 
-        With declared times of batches it is in proportion to the largest smaller size that was seen. Otherwise it is
-        interpolated between the sizes that were seen.
+        With declared times of batches it is a little more than in proportion to the largest smaller size that was seen,
+        because the longest of more calls takes longer. Otherwise it is interpolated between the sizes that were seen.
         """
         declared = times.batch_run_s(size)
+        enough = MIN_TIMES if times.batch_s else 1  # declared times of batches are better than a few measured ones
         known = {
             seen: bound
             for (of_kind, seen), window in self._windows.items()
-            if of_kind == kind and seen > 0 and (bound := window.bound(None, now)) is not None
+            if of_kind == kind and seen > 0 and len(window) >= enough and (bound := window.bound(None, now)) is not None
         }
         if not known:
             return declared
         nearest = max((seen for seen in known if seen < size), default=min(known))
         expected = times.batch_run_s(nearest)
         if times.batch_s and declared is not None and expected:
-            return declared * known[nearest] / expected
+            return FEW_FACTOR * declared * known[nearest] / expected
         return expected_time(known, size)
 
     def saved(self) -> tuple[SavedTimes, ...]:
@@ -174,13 +187,15 @@ class Outlook:
                     window.record(seconds, now)
 
 
-def plain_bound(flow: "Flow", device: "DeviceView", now: float, *, started: bool = False) -> float | None:
-    """Return how long a plain call of the flow may hold its slot, or None if nothing is known.
+def plain_bound(
+    flow: "Flow", device: "DeviceView", now: float, size: int | None = None, *, started: bool = False
+) -> float | None:
+    """Return how long a plain run of so many calls, or of those that wait, may hold its slot, or None if unknown.
 
     The start is included, unless it has started or a sandbox is resident.
     """
     spec, outlook, on = flow.spec, flow.outlook, device.spec
-    size = spec.batch
+    size = max(1, min(spec.batch, flow.queued)) if size is None else size
     run_s = spec.times_on(on).batch_run_s(size) if outlook is None else outlook.run_s(spec, on, size, now)
     if run_s is None:
         known = flow.run_estimates_s.get(on.kind)

@@ -130,7 +130,7 @@ class Lane:
             block.ends = free = block.starts + block.length_s
             work += block.length_s
             latest = min(latest, block.due - work)
-            if late is None and free > block.due + TOLERANCE_S:
+            if late is None and free > block.due + self.plan.plan.grace_s + TOLERANCE_S:
                 late = block
         self.latest_start = latest
         return late
@@ -197,7 +197,7 @@ class DevicePlan:
             block.ends = _run(block.lanes, free, block.ready_at(now), block.length_s)
             block.starts = block.ends - block.length_s
             slack = min(slack, block.due - block.ends)
-            if first is None and block.ends > block.due + TOLERANCE_S:
+            if first is None and block.ends > block.due + self.plan.grace_s + TOLERANCE_S:
                 first = block
         for lane in self.lanes:  # a lane that is free later by the smallest slack makes no block late
             lane.latest_start = lane.free_from(now) + slack if lane.blocks else inf
@@ -263,7 +263,9 @@ class DevicePlan:
 
     def occupy(self, sandbox: "Sandbox", now: float) -> None:
         """Count the slots of a plain run. A run that the plan did not permit takes what is left."""
-        seconds = plain_bound(sandbox.flow, self.device, now, started=sandbox.state in {WARM, BUSY})
+        size = 1 if sandbox.batch is None else sandbox.batch.size
+        started = sandbox.state in {WARM, BUSY}
+        seconds = plain_bound(sandbox.flow, self.device, now, size, started=started)
         found = self._slots_for(sandbox.flow, seconds, now)
         if found is None:
             width = self.width(sandbox.flow)

@@ -25,7 +25,8 @@ def next_check(lane: Lane, running: Block | None, now: float) -> float:
         sandbox = lane.blocks[0].sandbox
         if sandbox is not None and sandbox.state is not WARM and sandbox.invocation is None:
             expected = max(expected, sandbox.ready_at)
-        late = lane.latest_start if expected == inf else (expected + max(expected, lane.latest_start)) / 2
+        latest = lane.latest_start + lane.plan.plan.grace_s
+        late = latest if expected == inf else (expected + max(expected, latest)) / 2
         at = min(at, max(late, now))
     return at + CHECK_S if at < inf else inf
 

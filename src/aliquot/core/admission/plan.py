@@ -44,6 +44,7 @@ class Plan:
         self.running: dict[int, Block] = {}  # promised runs, by sandbox
         self.changed: dict[tuple[int, int], Lane] = {}  # lanes in which a block may be able to start
         self.now: float = 0
+        self.grace_s: float = 0  # after its due time that a block may be expected to end, before another has to go
         self._blocks = 0
         self._shares: dict[str, float] = {}  # of active tenants
         self._shares_at: float | None = None
@@ -234,6 +235,14 @@ class Plan:
         if objective is not None and objective.work_s:
             unused, objective.work_s = objective.work_s - used_s, 0
             self.kind(objective.kind).reserve(tenant, -unused, self.share(tenant, self.now), self.now)
+
+    def shrink(self, lane: Lane, now: float) -> None:
+        """Reserve the blocks of a lane for the calls that they have, and no more."""
+        for block in lane.blocks:
+            length_s = self.bound_s(block.flow, lane.device, len(block.members))
+            if block.size > len(block.members) and length_s is not None and length_s < block.length_s:
+                block.size, block.length_s = len(block.members), length_s
+        lane.plan.refresh((lane,), now)
 
     def touch(self, lanes: tuple[Lane, ...]) -> None:
         """Look at these lanes in the next decision."""

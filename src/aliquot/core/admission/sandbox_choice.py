@@ -85,7 +85,8 @@ def _free_at(sandbox: "Sandbox", now: float) -> float:
     """Return when the run in another lane, or outside of lanes, is believed to end."""
     if sandbox.occupies:
         return max(believed(lane.busy_until, now) for lane in sandbox.occupies)
-    bound = plain_bound(sandbox.flow, sandbox.device, now)
+    size = 1 if sandbox.batch is None else sandbox.batch.size
+    bound = plain_bound(sandbox.flow, sandbox.device, now, size)
     return inf if bound is None else now + bound
 
 

@@ -1,0 +1,53 @@
+"""Measure deadlines and budgets: in simulations against other methods, and decisions in one process.
+
+A part that cannot be measured is listed with its reason, and the other parts still run.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from aliquot.sim.plots import draw_panels
+from aliquot.testing.client import CallError
+from aliquot_bench.base import BenchRequest
+from aliquot_bench.environments import MeasurementError
+from aliquot_bench.result import BenchResult, Goal, ResultTable, at_least
+from aliquot_bench.slo.against_clockwork import ClockworkPart
+from aliquot_bench.slo.against_optimum import OptimumPart
+from aliquot_bench.slo.deciding import DecisionPart
+from aliquot_bench.slo.part import SloPart, SloSizes, quick_sizes
+from aliquot_bench.slo.trouble import TroublePart
+
+PARTS: tuple[Callable[[SloSizes], SloPart], ...] = (ClockworkPart, OptimumPart, TroublePart, DecisionPart)
+
+
+class SloBench:
+    """The benchmark `slo`."""
+
+    needs_data = True
+
+    def __init__(self, request: BenchRequest, sizes: SloSizes | None = None) -> None:
+        self._quick = request.quick
+        chosen = sizes or (quick_sizes(request.data) if request.quick else SloSizes(request.data))
+        self._parts = [make(chosen) for make in PARTS]
+        self._left_out: dict[str, str] = {}
+        self.steps = sum(part.steps for part in self._parts)
+
+    def run(self, on_step: Callable[[str], None]) -> BenchResult:
+        goals: list[Goal] = []
+        tables: list[ResultTable] = []
+        for part in self._parts:
+            try:
+                part.run(on_step)
+            except (MeasurementError, CallError) as error:
+                self._left_out[part.name] = str(error)
+                goals.append(at_least(f"{part.name}: it could not be measured", None, 1))
+                continue
+            goals += part.goals()
+            tables += part.tables()
+        if self._left_out:
+            tables.append(ResultTable("Left out", ["", "why"], [[name, why] for name, why in self._left_out.items()]))
+        return BenchResult("slo", self._quick, goals, tables)
+
+    def draw(self, path: Path) -> None:
+        panels = [panel for part in self._parts if part.name not in self._left_out for panel in part.panels()]
+        draw_panels(panels, "Calls in time by offered load", path, columns=3)
