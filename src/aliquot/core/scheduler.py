@@ -258,12 +258,12 @@ class Scheduler:
             return
         invocation = Invocation(event.invocation, self._arrivals, flow, self.now)
         self._arrivals += 1
-        has_objective = event.deadline_s is not None or event.cost_limit is not None
-        if has_objective and self.admitter.arrived(invocation, event, now=self.now):
-            return
         if event.session is not None:
             invocation.session = self.pool.session_sandboxes.session(event.tenant, event.session)
         invocation.own_sandbox = event.own_sandbox
+        has_objective = event.deadline_s is not None or event.cost_limit is not None
+        if has_objective and self.admitter.arrived(invocation, event, now=self.now):
+            return
         flow.expiry = None
         if self.pool.observes_calls:
             self.pool.keepalive.flow_called(flow, now=self.now)

@@ -193,6 +193,14 @@ def test_no_tenant_reserves_more_than_its_share_while_another_is_active():
     assert set(refused) == {RefusalCause.SHARE}
 
 
+def test_a_promised_call_belongs_to_its_session():
+    harness = make()
+    harness.ready(ask(harness, "x", 5, session="s"))
+    harness.finish("x", at=1.5)
+    (sandbox,) = harness.flow("f").sandboxes.values()
+    assert sandbox.session is not None
+
+
 def test_after_three_refusals_for_want_of_a_warm_sandbox_one_is_started():
     harness = make(functions=[function("f", run_s=0.01, cold_s=1)])
     assert not of_type(StartSandbox, [*ask(harness, "a", 0.1), *ask(harness, "b", 0.1)])
