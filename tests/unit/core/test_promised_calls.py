@@ -2,6 +2,7 @@
 
 import pytest
 
+from aliquot.config import PolicySettings
 from aliquot.core.admission.estimates import MAX_TIMES, Outlook, TimeWindow
 from aliquot.core.admission.records import Blame, Late, RefusalCause, SavedTimes
 from aliquot.core.commands import BreakPromise, Complete, Dispatch, Fail, Promise, Reject, StartSandbox, WakeAt
@@ -12,9 +13,12 @@ from aliquot.core.events import (
     FunctionRemoved,
     InvocationArrived,
     InvocationCancelled,
+    RunFinished,
     SandboxStarted,
     Woke,
 )
+from aliquot.live.invocations.journal import snapshot
+from aliquot.policies.queueing import QUEUEING
 from aliquot.testing.builders import device, function
 from aliquot.testing.harness import Harness, of_type
 
@@ -199,6 +203,22 @@ def test_a_promised_call_belongs_to_its_session():
     harness.finish("x", at=1.5)
     (sandbox,) = harness.flow("f").sandboxes.values()
     assert sandbox.session is not None
+
+
+@pytest.mark.parametrize("policy", sorted(QUEUEING))
+def test_a_snapshot_includes_the_plan_and_what_was_learned(policy):
+    harness = make(policy=policy)
+    warm(harness)
+    for number in range(5):
+        ask(harness, f"a{number}", 4)
+    body = snapshot.take(harness.scheduler, PolicySettings(policy), now_ms=0)
+    again = snapshot.restore(snapshot.read(body))
+    sandbox = harness.scheduler.invocations["a0"].sandbox.id
+    now = harness.now + 1.5
+    events = [RunFinished("a0", sandbox, 1.5), InvocationArrived("b", "default", "f", 3), Woke()]
+    assert again.step(now, events) == harness.send(*events, at=now)
+    events = [InvocationArrived("c", "default", "f", 2), InvocationArrived("d", "default", "f"), DeviceLost("gpu-1")]
+    assert again.step(now + 1, events) == harness.send(*events, at=now + 1)
 
 
 def test_after_three_refusals_for_want_of_a_warm_sandbox_one_is_started():
