@@ -1,6 +1,7 @@
 """The eviction benchmark: its cache and bound, and a small run on the real traces if they are there."""
 
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -34,6 +35,14 @@ def test_a_cache_with_room_for_all_misses_each_once(asked, policy):
 def test_less_room_never_has_more_than_room_for_all(asked, size, policy):
     requests = [(number, 1 + 3 * number) for number in asked]
     assert replay(requests, size, policy).byte_hits <= replay(requests, 1000, policy).byte_hits
+
+
+@pytest.mark.parametrize("size", [5, 14])
+def test_lecar_is_at_most_a_point_below_the_better_of_its_experts(size):
+    skewed = Random(2)
+    requests = [(int(skewed.paretovariate(0.7)), 1) for _ in range(6000)]
+    hits = {policy: replay(requests, size, policy).hits for policy in ("lru", "lfu", "lecar")}
+    assert hits["lecar"] > max(hits["lru"], hits["lfu"]) - 0.01
 
 
 def test_lru_by_hand():

@@ -28,10 +28,10 @@ def test_idle_memory_is_integrated_from_one_moment_on():
 
 
 def test_a_fixed_time_wastes_it_after_each_call_and_waits_where_calls_are_further_apart():
-    found = measure(workload(40, [20, 22, 32]), "fixed_ttl", {"ttl_s": "300"}, setting="5 min")
+    found = measure(workload(40, [14.6, 20, 22, 32]), "fixed_ttl", {"ttl_s": "300"}, setting="5 min")
     assert (found.waited, found.starts) == (2, 2)
-    # The second call ends after 1 s without a start, and the other two after 2 + 1 s. The last has 447 s left.
-    assert found.idle_gib_h == pytest.approx((117 + 300 + 300) / 3600, abs=0.001)
+    # The sandbox of the first half stays for 9 s. The next one stays for 117 s between two calls and 300 s after them.
+    assert found.idle_gib_h == pytest.approx((9 + 117 + 300 + 300) / 3600, abs=0.001)
 
 
 def test_curves_are_compared_at_equal_idle_memory():

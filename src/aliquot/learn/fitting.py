@@ -65,7 +65,7 @@ class TrainingBudget(Struct, frozen=True):
 
 
 class TrainingSequences(Struct, frozen=True):
-    """Parts of sessions, padded to the same length. `targets` holds the next number at each step."""
+    """Parts of sessions, padded to the same length. `targets` holds the number of the next file at each step."""
 
     numbers: Any
     features: Any
@@ -77,14 +77,25 @@ def training_sequences(sessions: Sequence[Session], vocabulary: Vocabulary) -> T
     numbers, rows, targets = [], [], []
     for session in sessions:
         known = [vocabulary.number(step.file) for step in session]
+        following = _next_files(session, known)
         described = [features(step) for step in session]
         for begin in range(0, len(session), SEQUENCE_STEPS):
             end = min(begin + SEQUENCE_STEPS, len(session))
             missing = SEQUENCE_STEPS - (end - begin)
             numbers.append(known[begin:end] + [PADDING] * missing)
             rows.append(described[begin:end] + [(0.0,) * FEATURES] * missing)
-            targets.append([*known[begin + 1 : end], known[end] if end < len(known) else END, *[PADDING] * missing])
+            targets.append([*following[begin:end], *[PADDING] * missing])
     return TrainingSequences(torch.tensor(numbers), torch.tensor(rows), torch.tensor(targets))
+
+
+def _next_files(session: Session, numbers: Sequence[int]) -> list[int]:
+    """Return the number of the file that is opened next after each step. Marks between them are passed over."""
+    following, after = [], END
+    for step, number in zip(reversed(session), reversed(numbers), strict=True):
+        following.append(after)
+        if not step.is_mark:
+            after = number
+    return following[::-1]
 
 
 def fit(

@@ -2,14 +2,17 @@
 
 Probabilities use Witten-Bell smoothing. A context seen N times with T different followers gives N / (N + T) to these
 followers and T / (N + T) to the shorter context. A step that always came next has the probability N / (N + 1), which
-exceeds the threshold of 0.75 from the fourth time on. The contexts, from general to specific, are: all steps, the last
-step, the last two steps, the last step under the current call, and the last step under the user's call.
+exceeds the threshold of 0.75 from the fourth time on. The contexts, from general to specific, are: all files, the last
+file, the last two files, and the last file under the current call and under the user's call. Directly after a mark the
+last contexts are the mark itself, and the file before it together with the mark.
 """
 
+from collections.abc import Iterator, Mapping
 from heapq import nsmallest
+from itertools import takewhile
 
 from aliquot.learn.predictor import MAX_GUESSES, Guess, SequentialPredictor
-from aliquot.learn.steps import History, marks_of
+from aliquot.learn.steps import WINDOW, History, marks_of
 from aliquot.learn.tables import Followers, Tables
 
 
@@ -20,9 +23,10 @@ class PopularPredictor(SequentialPredictor):
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
-        self._all = sum(tables.counts)
-        known = nsmallest(MAX_GUESSES, range(len(tables.counts)), key=lambda number: (-tables.counts[number], number))
-        self.best = {number: tables.counts[number] / self._all for number in known if not tables.steps[number].is_mark}
+        files = [number for number, step in enumerate(tables.steps) if not step.is_mark]
+        self._all = max(1, sum(tables.counts[number] for number in files))
+        known = nsmallest(MAX_GUESSES, files, key=lambda number: (-tables.counts[number], number))
+        self.best = {number: tables.counts[number] / self._all for number in known}
         self._guesses = [Guess(tables.steps[number].file, share) for number, share in self.best.items()]
 
     def share(self, number: int) -> float:
@@ -33,7 +37,7 @@ class PopularPredictor(SequentialPredictor):
 
 
 class MarkovPredictor(SequentialPredictor):
-    """Predicts from the counts after the last step, or with order 2 also after the last two."""
+    """Predicts from the counts after the last file and mark, or with order 2 also after the last two."""
 
     def __init__(self, tables: Tables, order: int) -> None:
         self.name = f"markov{order}"
@@ -49,19 +53,32 @@ class MarkovPredictor(SequentialPredictor):
         return [Guess(steps[number].file, probability) for number, probability in best]
 
     def _likely(self, history: History) -> dict[int, float]:
-        last = self._numbers.get(history[-1].file) if history else None
-        after = None if last is None else self._tables.after_one.get(last)
-        if last is None or after is None:
-            return self._popular.best
-        likely = self._blended(after, self._popular.best)
-        if self._order > 1 and len(history) > 1:
-            under_mark = [(mark, self._tables.under_mark) for mark in marks_of(history)]
-            for step, pairs in ((history[-2], self._tables.after_two), *under_mark):
-                first = self._numbers.get(step.file)
-                pair = None if first is None else pairs.get(first * len(self._numbers) + last)
-                if pair is not None:
-                    likely = self._blended(pair, likely)
+        likely = self._popular.best
+        for after in self._contexts(history):
+            if after is not None:
+                likely = self._blended(after, likely)
         return likely
+
+    def _contexts(self, history: History) -> Iterator[Followers | None]:
+        """Yield the counts of each context of the history, from general to specific."""
+        tables, numbers = self._tables, self._numbers
+        files = [step for step in history[-WINDOW:] if not step.is_mark][-2:]
+        last = numbers.get(files[-1].file) if files else None
+        fresh = list(takewhile(lambda step: step.is_mark, reversed(history[-WINDOW:])))[::-1]
+        if last is not None:
+            yield tables.after_one.get(last)
+            if self._order > 1 and len(files) > 1:
+                yield self._pair(tables.after_two, numbers.get(files[0].file), last)
+        for mark in (numbers.get(step.file) for step in fresh):
+            yield None if mark is None else tables.after_one.get(mark)
+            if self._order > 1:
+                yield self._pair(tables.after_two, last, mark)
+        if self._order > 1 and not fresh:
+            for step in marks_of(history):
+                yield self._pair(tables.under_mark, numbers.get(step.file), last)
+
+    def _pair(self, pairs: Mapping[int, Followers], first: int | None, second: int | None) -> Followers | None:
+        return None if first is None or second is None else pairs.get(first * len(self._numbers) + second)
 
     def _blended(self, after: Followers, shorter: dict[int, float]) -> dict[int, float]:
         """Combine the context's own counts with the probabilities of the shorter context."""

@@ -60,4 +60,5 @@ def evaluate_predictions(
 def with_calibration(model: PredictionModel, held_back: Sequence[Session]) -> PredictionModel:
     """Return the model with a calibration from held-back sessions."""
     raw = PredictionModel(model.predictor, model.later, model.step_of)
-    return PredictionModel(model.predictor, model.later, model.step_of, calibrate(evaluate_predictions(raw, held_back)))
+    calibration = calibrate(evaluate_predictions(raw, held_back), len(held_back))
+    return PredictionModel(model.predictor, model.later, model.step_of, calibration)

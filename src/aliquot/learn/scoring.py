@@ -23,7 +23,7 @@ class Score(Struct, frozen=True):
 
     @property
     def worth(self) -> float:
-        """Return the mean of top-1 and top-5, by which the serving predictor is chosen."""
+        """Return the mean of top-1 and top-5, by which versions are compared."""
         return (self.top1 + self.top5) / 2
 
 

@@ -1,4 +1,8 @@
-"""Count which steps follow which in sessions, for the predictors `popular`, `markov1` and `markov2`."""
+"""Count which files follow which steps in sessions, for the predictors `popular`, `markov1` and `markov2`.
+
+Marks of begins and calls are contexts, but no followers: whatever lies between two files, the second one followed the
+first. Otherwise a mark between them would hide which file follows which.
+"""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -18,7 +22,7 @@ _Pairs: TypeAlias = dict[tuple[int, int], dict[int, int]]
 
 
 class Followers(Struct, frozen=True, array_like=True, gc=False):
-    """The steps that followed a context: their number, how many different ones, and the most frequent."""
+    """The files that followed a context: their number, how many different ones, and the most frequent."""
 
     total: int
     distinct: int
@@ -48,7 +52,7 @@ class Tables(Struct, frozen=True, array_like=True):
 
 
 def count(sessions: Iterable[Session]) -> Tables:
-    """Count the followers of each step, each pair of steps, and each step under a mark."""
+    """Count the followers of each step, each pair of steps, and each file under a mark."""
     numbers: dict[str, int] = {}
     seen: list[AccessStep] = []
     counts: list[int] = []
@@ -56,26 +60,31 @@ def count(sessions: Iterable[Session]) -> Tables:
     twos: _Pairs = {}
     under_mark: _Pairs = {}
     for session in sessions:
-        before = last = END
-        marks: Session = []
-        for step in session:
-            number = numbers.setdefault(step.file, len(numbers))
-            if number == len(seen):
-                seen.append(step)
-                counts.append(0)
-            seen[number] = step
-            counts[number] += 1
+        before = last = END  # the last two files
+        marks: Session = []  # that the next step is under
+        fresh: list[int] = []  # marks after which no file was opened yet
+        for step in [*session, None]:
+            if step is None:
+                number = END
+            else:
+                number = numbers.setdefault(step.file, len(numbers))
+                if number == len(seen):
+                    seen.append(step)
+                    counts.append(0)
+                seen[number] = step
+                counts[number] += 1
+                if step.is_mark:
+                    marks = marks_after(marks, step)
+                    fresh.append(number)
+                    continue
             _count_follower(ones, last, number)
             _count_pair(twos, before, last, number)
-            for mark in marks:
+            for mark in fresh:
+                _count_follower(ones, mark, number)
+                _count_pair(twos, last, mark, number)
+            for mark in () if fresh else marks:
                 _count_pair(under_mark, numbers[mark.file], last, number)
-            before, last = last, number
-            if step.is_mark:
-                marks = marks_after(marks, step)
-        _count_follower(ones, last, END)
-        _count_pair(twos, before, last, END)
-        for mark in marks:
-            _count_pair(under_mark, numbers[mark.file], last, END)
+            before, last, fresh = last, number, []
     return Tables(
         seen,
         counts,

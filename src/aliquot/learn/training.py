@@ -22,7 +22,7 @@ from aliquot.learn.registry import BrokenVersionError, EpochResult, Manifest, Mo
 from aliquot.learn.scoring import HeldOutStep, held_out_steps, score
 from aliquot.learn.settings import LearnSettings
 from aliquot.learn.steps import Session
-from aliquot.learn.tables import count
+from aliquot.learn.tables import Tables, count
 from aliquot.learn.vocabulary import MAX_STEPS, MAX_STEPS_INT8, Vocabulary, choose_vocabulary
 
 HELD_BACK = 0.2  # share of the sessions, the newest ones
@@ -109,26 +109,27 @@ def learn(
     settings: LearnSettings,
     on_progress: OnProgress,
 ) -> TrainingResult:
-    """Train all predictors on `learned`, choose one by `held_back`, and count again with both."""
-    on_progress(TrainingProgress("counting which steps follow which", 0.0))
+    """Train all predictors on `learned`, choose one by `held_back`, and count again with both.
+
+    The version that serves has fresh counts and a network that is older than they are. So it is in the trial: the older
+    half of the held-back sessions is counted and ends the training of the network, and the newer half decides.
+    """
+    on_progress(TrainingProgress("counting which files follow which", 0.0))
     past, newest = [one.steps for one in learned], [one.steps for one in held_back]
-    tables = count(past)
+    counted, trial = _halves(newest)
+    tables = count([*past, *counted])
     marks = frozenset(step.file for step in tables.steps if step.is_mark)
-    singles: dict[str, Predictor] = {
-        "none": NullPredictor(),
-        "popular": PopularPredictor(tables),
-        "markov1": MarkovPredictor(tables, 1),
-        "markov2": MarkovPredictor(tables, 2),
-    }
-    network = _train_network(past, newest, work, settings, on_progress)
+    singles = _counting(tables)
+    network = _train_network(past, counted or newest, work, settings, on_progress)
     files = dict(network.files)
     if network.predictor is not None:
         singles["lstm"] = network.predictor
     on_progress(TrainingProgress("scoring all predictors on held-back sessions", 0.9))
-    choice = choose(singles, held_out_steps(newest, _MAX_TRIALS), marks)
-    calibration = _calibration(
-        choice, {**files, TABLES: tables.to_bytes(), LATER: count_later(past).to_bytes()}, newest
-    )
+    choice = choose(singles, held_out_steps(trial, _MAX_TRIALS), marks)
+    if choice.winner == "none" and counted:  # half of the sessions are too few to show anything
+        choice = choose({**singles, **_counting(count(past))}, held_out_steps(newest, _MAX_TRIALS), marks)
+    later = count_later([*past, *counted])
+    calibration = _calibration(choice, {**files, TABLES: tables.to_bytes(), LATER: later.to_bytes()}, trial)
     on_progress(TrainingProgress("counting again, with the held-back sessions", 0.95))
     everything = [*past, *newest]
     files |= {TABLES: count(everything).to_bytes(), LATER: count_later(everything).to_bytes()}
@@ -142,6 +143,26 @@ def learn(
         without=network.without,
     )
     return TrainingResult(choice, files, manifest, singles, marks)
+
+
+def _counting(tables: Tables) -> dict[str, Predictor]:
+    """Return the predictors that need nothing but counts."""
+    return {
+        "none": NullPredictor(),
+        "popular": PopularPredictor(tables),
+        "markov1": MarkovPredictor(tables, 1),
+        "markov2": MarkovPredictor(tables, 2),
+    }
+
+
+def _halves(newest: Sequence[Session]) -> tuple[list[Session], list[Session]]:
+    """Split held-back sessions into those that are counted and those that decide, if enough steps are left for these.
+
+    Otherwise all of them decide.
+    """
+    half = len(newest) // 2
+    enough = sum(len(session) - 1 for session in newest[half:]) >= _MIN_COMMON_STEPS
+    return (list(newest[:half]), list(newest[half:])) if half and enough else ([], list(newest))
 
 
 def _train_network(

@@ -241,3 +241,12 @@ def test_hybrid_histogram_waits_the_whole_range_until_it_is_reliable():
     harness = idle("hybrid_histogram", [0, 600], {"hybrid_histogram": {"enough": "2"}})
     assert not of_type(StopSandbox, harness.send(Woke(), at=600 + 4 * 3600 - 1))
     assert of_type(StopSandbox, harness.send(Woke(), at=600 + 4 * 3600))
+
+
+def test_lecar_forgets_entries_that_are_gone_without_an_eviction():
+    policy = LeCaR(Params())
+    for number in range(1000):
+        entry = Entry(number)
+        policy.add(entry, now=number)
+        policy.forget(entry)
+    assert [len(expert._sizes) for expert in policy._alone.values()] == [0, 0]  # they must not grow

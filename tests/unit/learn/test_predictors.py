@@ -239,3 +239,31 @@ def test_scores_count_what_was_named_and_pass_over_marks():
     found = score(MarkovPredictor(tables, 1), held_out, frozenset({"begin:ann", "call:ann/f"}))
     assert (found.places, found.top1, found.top5, found.sure, found.right) == (2, 1.0, 1.0, 2, 1.0)
     assert score(NullPredictor(), held_out).worth == 0
+
+
+def test_a_mark_between_two_files_does_not_hide_which_follows_which():
+    opens = [AccessStep(f"data/{number}") for number in range(6)]
+    marked = [step for number, file in enumerate(opens) for step in (call("ann", f"f{number % 2}"), file)]
+    plain, with_marks = MarkovPredictor(count([opens] * 5), 2), MarkovPredictor(count([marked] * 5), 2)
+    for position in range(1, len(opens)):
+        wanted = opens[position].file
+        assert plain.predict(opens[:position])[0].file == wanted
+        assert with_marks.predict(marked[: 2 * position])[0].file == wanted  # before the mark
+        assert with_marks.predict(marked[: 2 * position + 1])[0].file == wanted  # after it
+
+
+def test_marks_are_never_guessed():
+    session = [begin("ann"), call("ann", "f"), AccessStep("data/a"), call("ann", "g"), AccessStep("data/b")]
+    tables = count([session] * 10)
+    for position in range(1, len(session)):
+        guesses = MarkovPredictor(tables, 2).predict(session[:position])
+        assert {guess.file for guess in guesses} <= {"data/a", "data/b"}
+
+
+def test_answers_of_few_sessions_are_trusted_less_and_stay_in_order():
+    answers = [(0.9, number % 10 > 0) for number in range(100)] + [(0.3, number % 10 < 3) for number in range(100)]
+    sure, few, many = (calibrate(answers, sessions) for sessions in (None, 4, 400))
+    assert sure(0.9) == pytest.approx(0.9)
+    assert few(0.9) == pytest.approx(0.825, abs=0.01)
+    assert sure(0.9) > many(0.9) > few(0.9)
+    assert few(0.3) < few(0.9)

@@ -58,14 +58,16 @@ def measure(
     settings = PolicySettings("fcfs", keepalive, eviction, params={keepalive: dict(params)})
     scenario = Scenario([DEVICE], work.functions, work.workload, host_memory_bytes=host_bytes)
     simulation = Simulation(scenario, settings, work.workload.overview(), QUEUEING, None)
-    idle, end_s, started, waited = IdleMemory(work.half_s), work.minutes * MINUTE_S, 0, 0
+    idle, end_s = IdleMemory(work.half_s), work.minutes * MINUTE_S
+    began, started, waited = False, 0, 0
     with few_collections():
         for now in simulation.moments():
             if now > end_s:
                 break
             device = simulation.scheduler.registry.devices[DEVICE.name]
             idle.step(now, device.evictable_bytes)
-            if now < work.half_s:
+            if not began and now >= work.half_s:
+                began = True
                 started, waited = simulation.scheduler.pool.started, _waited(simulation)
     idle.step(end_s, 0)
     name = f"{keepalive} with {eviction}" if host_bytes is not None else keepalive
