@@ -7,7 +7,7 @@ import pytest
 from aliquot.core.model import FunctionSpec, Times
 from aliquot.core.units import GIB
 from aliquot.sim.arrivals import Arrival, ListedWorkload
-from aliquot_bench.forecast.curves import runs, starts_at, waited_at
+from aliquot_bench.forecast.curves import QUICK_RUNS, RUNS, runs, starts_at, waited_at
 from aliquot_bench.forecast.measuring import IdleMemory, KeepAliveResult, measure
 from aliquot_bench.forecast.workload import SAMPLES, MinuteWorkload, read_sample
 
@@ -43,7 +43,8 @@ def test_curves_are_compared_at_equal_idle_memory():
 
 def test_every_policy_is_measured_in_both_sizes():
     work = workload(40, [20])
-    for quick in (True, False):
+    for quick, count in ((True, QUICK_RUNS), (False, RUNS)):
+        assert len(runs(work, quick=quick)) == count
         named = {what.partition(",")[0] for what, _ in runs(work, quick=quick)}
         assert {"fixed_ttl", "hybrid_histogram", "hazard", "adaptive", "none with lru", "none with gdsf"} == named
 

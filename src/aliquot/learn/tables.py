@@ -82,8 +82,8 @@ def count(sessions: Iterable[Session]) -> Tables:
             for mark in fresh:
                 _count_follower(ones, mark, number)
                 _count_pair(twos, last, mark, number)
-            for mark in () if fresh else marks:
-                _count_pair(under_mark, numbers[mark.file], last, number)
+            for above in () if fresh else marks:
+                _count_pair(under_mark, numbers[above.file], last, number)
             before, last, fresh = last, number, []
     return Tables(
         seen,

@@ -12,9 +12,10 @@ EVICTIONS = ("lru", "gdsf")
 MINUTES = (5, 10, 15, 20, 30, 60, 120)
 RANGES_H = (1, 4)  # of the histogram; the published one has 4
 DEVIATIONS = (1, 4, 16)
-PRICES = (0.1, 0.05, 0.02, 0.01, 0.005)
+PRICES = (0.2, 0.1, 0.05, 0.02, 0.01)
 HOST_PARTS = (0.2, 0.4, 0.6)  # of the memory of one sandbox of each function
-QUICK_MINUTES, QUICK_PRICES = (10, 20, 60), (0.05, 0.02, 0.01)
+QUICK_MINUTES, QUICK_PRICES = (10, 20, 60), (0.1, 0.05, 0.02)
+RUNS, QUICK_RUNS = 23, 11  # simulations of a sample
 
 Run = Callable[[MinuteWorkload], KeepAliveResult]
 
