@@ -53,6 +53,9 @@ def demo(
             with server:
                 bar.update(task, advance=1, description="deploying the examples")
                 keys = _deploy_examples(server, examples)
+                # While other tenants call, a tenant with deadlines is promised no more than its share.
+                bar.update(task, advance=1, description="calls with deadlines come all at once")
+                deadlines = show_deadlines(server)
                 bar.update(task, advance=1, description=f"three tenants call for {seconds:g} s")
                 samples = run_load(server.url, keys, seconds)
                 bar.update(task, advance=1, description="a slice of a tenth borrows the rest of the device")
@@ -61,8 +64,6 @@ def demo(
                 files = show_files(server)
                 bar.update(task, advance=1, description="a workflow paints a picture")
                 workflow = _run_workflow(server, examples)
-                bar.update(task, advance=1, description="calls with deadlines come all at once")
-                deadlines = show_deadlines(server)
                 bar.update(task, advance=1, description="stopping")
         from aliquot.live.invocations.journal.replay import replay_file
 
