@@ -48,6 +48,8 @@ docs-benchmarks: $(VENV)/dev.stamp ## Measure the figures of docs/benchmarks.md 
 	$(BIN)/aliquot bench fairness --markdown docs/benchmarks/fairness.md --json docs/benchmarks/fairness.json \
 	  --plot docs/images/fairness.png
 	$(BIN)/aliquot bench eviction --markdown docs/benchmarks/eviction.md --plot docs/images/eviction.png
+	$(BIN)/aliquot bench forecast --markdown docs/benchmarks/forecast.md --json docs/benchmarks/forecast.json \
+	  --plot docs/images/forecast.png
 	$(BIN)/aliquot bench sim --markdown docs/benchmarks/sim.md --plot docs/images/sim.png
 	$(BIN)/aliquot bench prediction --markdown docs/benchmarks/prediction.md --json docs/benchmarks/prediction.json \
 	  --plot docs/images/prediction.png
