@@ -1,7 +1,7 @@
 """Sandboxes that are started ahead change nothing for other tenants, however wrong the forecast is."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from strategies import examples_divided_by
@@ -23,6 +23,9 @@ DEVICES = [
 ]
 NAMES = st.sampled_from([spec.name for spec in FUNCTIONS])
 MOVES = st.one_of(st.tuples(st.just("call"), NAMES), st.tuples(st.just("expect"), NAMES), st.just(("run", "")))
+
+# Two large sandboxes fit beside ann's idle one, unless bob's unused one stays.
+FULL_DEVICE = [("call", "small"), ("run", ""), ("expect", "small"), ("run", ""), ("call", "large"), ("call", "large")]
 
 
 class TwoTenants:
@@ -69,6 +72,7 @@ class TwoTenants:
 
 @pytest.mark.parametrize("policy", ["fair_resident", "fcfs", "mqfq_sticky"])
 @examples_divided_by(2)
+@example(moves=FULL_DEVICE, host_gib=24)
 @given(moves=st.lists(MOVES, max_size=60), host_gib=st.integers(4, 24))
 def test_no_forecast_changes_the_dispatches_and_the_sandboxes_of_another_tenant(policy, moves, host_gib):
     with_forecasts, without = (TwoTenants(policy, host_gib * GIB) for _ in range(2))
