@@ -192,9 +192,10 @@ def test_no_tenant_reserves_more_than_its_share_while_another_is_active():
         harness.send(FunctionDeployed(tenant, function("f", run_s=1, cold_s=0)))
     harness.call("f", tenant="bob")
     answers = [harness.send(InvocationArrived(f"a{n}", "ann", "f", 10.0)) for n in range(20)]
-    refused = [of_type(Reject, commands)[0].refusal.why for commands in answers if of_type(Reject, commands)]
+    refused = [of_type(Reject, commands)[0].refusal for commands in answers if of_type(Reject, commands)]
     assert len(of_type(Promise, [command for commands in answers for command in commands])) in range(9, 13)
-    assert set(refused) == {RefusalCause.SHARE}
+    assert {refusal.why for refusal in refused} == {RefusalCause.SHARE}
+    assert all(refusal.offer is None and refusal.retry_s > 0 for refusal in refused)  # no deadline would do now
 
 
 def test_a_promised_call_belongs_to_its_session():

@@ -97,9 +97,11 @@ class Reservation(Admission):
         cost = min(self._least_cost(ask, plan, own[0]) for own in kinds)
         offers = [offer for own in kinds if (offer := self._offer(ask, plan, own)) is not None]
         offer = min(offers, key=lambda each: each.deadline_s or 0, default=None)
-        earliest_s = None if offer is None or offer.deadline_s is None else offer.deadline_s
         limit_s = None if due is None else due - ask.now
         cause, retry_s = self._cause(ask, plan, kinds, needs_s, cost, limit_s)
+        if cause is RefusalCause.SHARE or (cause is RefusalCause.DEADLINE and _is_within(offer, limit_s)):
+            offer = None  # a later deadline alone would not do
+        earliest_s = None if offer is None else offer.deadline_s
         if cause is RefusalCause.NEVER and self._few_runs(ask, plan, kinds):
             return Probe("too few runs are known to refuse it for ever")
         if retry_s is None and earliest_s is not None and limit_s is not None:
@@ -137,6 +139,11 @@ class Reservation(Admission):
         if due == float("inf"):
             return None
         return Offer(due - ask.now + self.params.margin_s, plan.cost(ask.flow, device, seconds))
+
+
+def _is_within(offer: Offer | None, limit_s: float | None) -> bool:
+    """Return whether the offer is no later than the limit that was refused."""
+    return offer is not None and offer.deadline_s is not None and limit_s is not None and offer.deadline_s <= limit_s
 
 
 def _rank(placement: PlannedPlace, ask: Ask) -> float:
