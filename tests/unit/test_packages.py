@@ -118,6 +118,13 @@ def test_processes_of_the_server_start_without_the_sdk():
         _ = aliquot.nothing
 
 
+def test_commands_import_the_modules_of_the_sdk_that_they_use():
+    script = "import sys, aliquot.cli.up; print(*(name for name in sys.modules if name.startswith('aliquot.sdk.')))"
+    found = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout.split()
+    assert set(found) <= {"aliquot.sdk.errors", "aliquot.sdk.running", "aliquot.sdk.units"}
+    assert [name for name in aliquot.sdk.__all__ if getattr(aliquot, name) is not getattr(aliquot.sdk, name)] == []
+
+
 def test_the_citation_has_the_version():
     citation = (PRODUCT.parents[1] / "CITATION.cff").read_text(encoding="utf-8")
     assert f"version: {aliquot.__version__}\n" in citation
