@@ -81,3 +81,8 @@ def test_the_index_names_fifteen_things_whose_sections_exist():
             headings = re.findall(r"^#+ (.*)$", page, re.MULTILINE)
             slugs = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
             assert not section or section in slugs, (target, section)
+
+
+def test_every_page_is_in_the_index():
+    linked = set(re.findall(r"\]\(([\w-]+\.md)", DocumentPage("how-to/README.md").text))
+    assert linked == {path.name for path in (DOCS / "how-to").glob("*.md")} - {"README.md"}
