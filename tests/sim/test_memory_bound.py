@@ -50,6 +50,6 @@ def test_a_bound_on_host_memory_stops_idle_sandboxes():
     [("fcfs,mqfq_sticky,fair_resident", None, 16), ("fcfs,fair_resident", None, 0), ("fcfs,mqfq_sticky", 5, 5)],
 )
 def test_policies_that_are_compared_get_the_same_pool(policies, asked, pool_slots):
-    runs = _runs(policies, "threshold", "0", PolicySettings("", pool_slots=asked))
+    runs = _runs(policies, "threshold", "accept_all", "0", PolicySettings("", pool_slots=asked))
     assert {run.pool_slots for run in runs} == {pool_slots}
     assert {assemble(run).pool.slots for run in runs} == {pool_slots or None}

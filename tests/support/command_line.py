@@ -7,7 +7,9 @@ from contextlib import chdir, redirect_stderr, redirect_stdout
 from typing import NamedTuple
 from unittest.mock import patch
 
-from aliquot.cli import main
+from aliquot.cli import console, main
+
+PIPE_COLUMNS = 160  # of output that is no terminal
 
 
 class CommandResult(NamedTuple):
@@ -25,6 +27,8 @@ def run_here(*arguments, cwd, environment):
         chdir(cwd),
         patch.dict(os.environ, environment, clear=True),
         patch.object(sys, "argv", ["aliquot", *map(str, arguments)]),
+        # It was made with the variables of the first command in this process.
+        patch.object(console.output, "_width", int(environment.get("COLUMNS", PIPE_COLUMNS))),
     ):
         try:
             main()
