@@ -3,6 +3,7 @@
 import msgspec
 from rig import on_a_rig
 
+from aliquot.config import PolicySettings
 from aliquot.live.store.records import Action, Exec
 
 ECHO = Action("guest", "echo", "0.0.1", Exec("python:3.11", "def main(args): return args"), revision="1")
@@ -118,7 +119,7 @@ async def test_a_call_that_must_survive_a_crash_is_not_handed_ahead(rig):
     assert await rig.queue() == []
 
 
-@run
+@on_a_rig(deployed=(ECHO,), settings=PolicySettings("fcfs"))  # which does not wait for the busy sandbox
 async def test_calls_are_handed_ahead_beside_one_that_must_survive_a_crash(rig):
     """The scheduler knows it from the arrival, so it need not be taken back, which would stop the others."""
     await busy(rig, 1)
