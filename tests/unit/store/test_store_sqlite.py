@@ -70,7 +70,7 @@ def test_durable_writes_that_follow_a_group_closely_share_the_next_one(tmp_path,
                 return write(group)
 
             queue._write = write_slowly
-            await store.accept(accepted(0))
+            await asyncio.gather(store.accept(accepted(0)), store.accept(accepted(6)))
             assert store.commits == 1
             writes = []
             for number in range(1, 6):
@@ -79,6 +79,11 @@ def test_durable_writes_that_follow_a_group_closely_share_the_next_one(tmp_path,
                 await asyncio.sleep(0)
             await asyncio.gather(*writes)
             assert store.commits == 2
+            queue._write = write
+            await asyncio.gather(store.accept(accepted(7)), store.accept(accepted(8)))
+            assert queue._durable_from_s > 0
+            await store.accept(accepted(9))
+            assert queue._durable_from_s == 0  # one caller alone does not pause between its writes
 
     asyncio.run(scenario())
 

@@ -33,7 +33,8 @@ MAX_RETRY_DELAY_S = 1.0
 # The pause after a group is this many times as long as its write took. Large groups cost far less per row.
 REST_FACTOR = 3
 MAX_REST_S = 0.03
-MAX_DURABLE_REST_S = 0.001  # the same if callers wait for durable writes; it is as long as the write took
+# The same if several callers wait for durable writes; it is as long as the write took. One caller alone does not wait.
+MAX_DURABLE_REST_S = 0.001
 ROW_BYTES = 200  # approximate memory of a row without its bodies
 MIN_PART_DIVISOR = 8  # an owner may have this part of the total, whatever others have
 MAX_FREE_BYTES = 4 * KIB  # the bodies of a record that are not counted for its owner
@@ -269,16 +270,19 @@ class WriteQueue:
         self._failure = None
         self._retry_s = MIN_RETRY_DELAY_S
         self._group_rows = min(MAX_GROUP_ROWS, 2 * self._group_rows)
+        durable = self._queued_durable  # they came while the group was written
         for operation in group:
             if isinstance(operation, Activation):
                 del self.records[operation.id]
-            elif isinstance(operation, DurableWrite) and not operation.future.done():
-                operation.future.set_result(None)
+            elif isinstance(operation, DurableWrite):
+                durable += 1
+                if not operation.future.done():
+                    operation.future.set_result(None)
         self._give_back_all(group)
         now_s = self._loop.time()
         took_s = now_s - self._submitted_s
         self._rest_s = max(self._gather_s, min(MAX_REST_S, REST_FACTOR * took_s))
-        self._durable_from_s = now_s + min(MAX_DURABLE_REST_S, took_s)
+        self._durable_from_s = now_s + min(MAX_DURABLE_REST_S, took_s) if durable > 1 else 0.0
         self._scheduled = False
         if self._queued_durable:
             self._schedule_durable()
