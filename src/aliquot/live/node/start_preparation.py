@@ -20,6 +20,7 @@ from aliquot.live.node.zygotes import PLATFORM, ZygotePool
 from aliquot.live.store.records import PYTHON
 
 FILL_UP_DELAY_S = 0.3  # after the first cell: the server is about to answer its first requests
+SDK_MODULES = ("aliquot.sdk.app", "aliquot.sdk.chains", "aliquot.sdk.workflow.task")  # they import all others
 
 
 class MissingEnvironmentError(Exception):
@@ -28,7 +29,7 @@ class MissingEnvironmentError(Exception):
 
 def _imports(launch: Launch) -> tuple[str, ...]:
     """Return the modules that the zygote imports: those of the launch, and the SDK if the function uses it."""
-    return ("aliquot.sdk", *launch.imports) if launch.sdk else launch.imports
+    return (*SDK_MODULES, *launch.imports) if launch.sdk else launch.imports
 
 
 class StartPreparation:
