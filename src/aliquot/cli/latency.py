@@ -48,8 +48,8 @@ def latency(
     if as_json:
         print_json({"calls": len(calls), "cold": cold, "failed": failed, "milliseconds": figures})
         return
-    title = f"{name}: {count(len(calls), 'call')}, {cold} cold, {failed} failed"
-    rows = table(title, "", *(f">{word}" for word in _PERCENTILES))
+    say(f"{name}: {count(len(calls), 'call')}, {cold} cold, {failed} failed")  # a title would be folded with the table
+    rows = table("", "", *(f">{word}" for word in _PERCENTILES))
     for part, values in figures.items():
         rows.add_row(part, *(seconds(value / 1000) for value in values.values()))
     show(rows)
