@@ -1,32 +1,25 @@
 """Aliquot: serverless functions on shared GPUs. docs/architecture.md explains the code.
 
-User files import this package, locally and in the sandbox. It therefore imports nothing but the standard library.
+User files import this package, locally and in the sandbox. It therefore imports nothing but the standard library. The
+modules of the SDK are imported when their names are used, because commands and the server need only a few of them.
 """
+
+from importlib import import_module
 
 from aliquot.version import __version__
 
 TYPE_CHECKING = False  # as in `typing`, whose import takes longer than that of this package
 if TYPE_CHECKING:
-    from aliquot.sdk import (
-        App,
-        BusyError,
-        Function,
-        FunctionError,
-        Handle,
-        Refused,
-        RemoteError,
-        Retry,
-        SdkError,
-        Session,
-        Workflow,
-        chain,
-        enter,
-        exit,  # noqa: A004 - `aliquot.exit`
-        parallel,
-        sleep,
-        task,
-        wait_for,
-    )
+    from aliquot.sdk.app import App
+    from aliquot.sdk.chains import chain
+    from aliquot.sdk.classes import enter, exit  # noqa: A004 - `aliquot.exit`
+    from aliquot.sdk.errors import BusyError, FunctionError, Refused, RemoteError, SdkError
+    from aliquot.sdk.function import Function, Handle
+    from aliquot.sdk.session import Session
+    from aliquot.sdk.workflow.decorator import Workflow
+    from aliquot.sdk.workflow.here import parallel, sleep, wait_for
+    from aliquot.sdk.workflow.options import Retry
+    from aliquot.sdk.workflow.task import task
 
 __all__ = [
     "App",
@@ -50,11 +43,23 @@ __all__ = [
     "wait_for",
 ]
 
+_NAMES = {  # by module of the SDK
+    "app": ("App",),
+    "chains": ("chain",),
+    "classes": ("enter", "exit"),
+    "errors": ("BusyError", "FunctionError", "Refused", "RemoteError", "SdkError"),
+    "function": ("Function", "Handle"),
+    "session": ("Session",),
+    "workflow.decorator": ("Workflow",),
+    "workflow.here": ("parallel", "sleep", "wait_for"),
+    "workflow.options": ("Retry",),
+    "workflow.task": ("task",),
+}
+_MODULES = {name: module for module, names in _NAMES.items() for name in names}
+
 
 def __getattr__(name: str) -> object:
-    """Import the SDK when one of its names is used. The server's own processes do not use it."""
-    if name not in __all__:
+    """Import the module of the SDK that has the name."""
+    if name not in _MODULES:
         raise AttributeError(f"module 'aliquot' has no attribute {name!r}")
-    from aliquot import sdk  # noqa: PLC0415 - later, see above
-
-    return getattr(sdk, name)
+    return getattr(import_module(f"aliquot.sdk.{_MODULES[name]}"), name)

@@ -1,4 +1,4 @@
-"""Who may call a web action: on a real server, with and without a key, a secret word, and what is not exported."""
+"""Access to web actions on a real server: with and without a key, with a secret word, and to those not exported."""
 
 import httpx
 import pytest

@@ -1,7 +1,8 @@
-"""Commands of the command line, run within the test's process, because starting a process for each is slow."""
+"""Commands of the command line. Most run within the test's process, because starting a process for each is slow."""
 
 import io
 import os
+import subprocess
 import sys
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from typing import NamedTuple
@@ -9,6 +10,7 @@ from unittest.mock import patch
 
 from aliquot.cli import console, main
 
+TERMINAL = {"COLUMNS": "160", "TERM": "dumb"}
 PIPE_COLUMNS = 160  # of output that is no terminal
 
 
@@ -36,3 +38,24 @@ def run_here(*arguments, cwd, environment):
         except SystemExit as end:
             code = end.code or 0
     return CommandResult(code, out.getvalue(), err.getvalue())
+
+
+def aliquot(*arguments, cwd, code=0, columns=160):
+    """Run `aliquot …` and return its stdout, or its stderr if it is expected to fail."""
+    done = run_here(*arguments, cwd=cwd, environment={**os.environ, **TERMINAL, "COLUMNS": str(columns)})
+    assert done.code == code, done.out + done.err
+    return done.err if code else done.out
+
+
+def aliquot_process(*arguments, cwd, code=0, **environment):
+    """Run `aliquot …` in a process of its own, for what an environment variable decides at its start."""
+    done = subprocess.run(
+        [sys.executable, "-m", "aliquot", *map(str, arguments)],
+        cwd=cwd,
+        env={**os.environ, **TERMINAL, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stderr if code else done.stdout

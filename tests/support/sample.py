@@ -28,7 +28,7 @@ def where():
 
 @app.function(gpu=0.25, memory="2GiB", gpu_memory="1.5GiB", timeout="5s", imports=["json"])
 def double(value):
-    """Doubles anything."""
+    """Return the value twice."""
     return value * 2
 
 

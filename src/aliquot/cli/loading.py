@@ -7,7 +7,7 @@ from pathlib import Path
 from traceback import format_exception_only
 
 from aliquot.core.errors import InputError
-from aliquot.sdk import App
+from aliquot.sdk.app import App
 from aliquot.sdk.workflow.mistakes import WorkflowRefusedError
 
 

@@ -6,16 +6,12 @@ from unittest.mock import patch
 
 import msgspec
 import pytest
-from rig import Rig, on_a_rig
+from rig import on_a_rig
 
-from aliquot.live.catalogue.catalogue import NAMESPACES
 from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.invocations.errors import OverloadedError, RateLimitError
-from aliquot.live.invocations.recovery import INTERRUPTED, MAX_INTERRUPTED_STARTS, NEVER_STARTED, recover_calls
 from aliquot.live.node.base import Status
-from aliquot.live.store.base import Document
-from aliquot.live.store.records import Accepted, Action, Exec, Namespace, Pair
-from aliquot.live.store.sqlite import SqliteStore
+from aliquot.live.store.records import Action, Exec, Namespace, Pair
 from aliquot.testing.waiting import wait_on_loop
 
 GUEST = Namespace("guest")
@@ -274,45 +270,6 @@ async def test_draining_lets_what_runs_end_and_leaves_what_waits_on_disk(rig):
     assert [entry.id for entry in await rig.store.unfinished()] == [waits.id]
 
 
-def test_what_an_earlier_server_accepted_reaches_its_end(tmp_path):
-    def accepted(number, **more):
-        return Accepted(f"{number:032x}", "guest", more.pop("name", "echo"), number, b"{}", **more)
-
-    async def crash():
-        store = await SqliteStore.open(tmp_path)
-        await store.put(NAMESPACES, Document("guest", "guest", msgspec.json.encode(GUEST)))
-        for entry in (
-            accepted(101),
-            accepted(102, started=True),
-            accepted(103, started=True, rerun=True),
-            accepted(104, name="gone"),
-            accepted(105, started=2, rerun=2),
-            accepted(106, started=3, rerun=2),
-        ):
-            await store.accept(entry)
-        await store.close()
-
-    async def restart():
-        async with Rig.open(tmp_path, deployed=(ECHO,)) as rig:
-            rig.catalogue.install(ECHO)
-            assert await recover_calls(rig.composer, rig.store, rig.catalogue) == 6
-            await rig.turn()
-            ends = {}
-            for number in (102, 104, 106):
-                record = await rig.store.activation("guest", f"{number:032x}")
-                ends[number] = msgspec.json.decode(record.response)
-            assert ends[102]["status"] == "whisk internal error"
-            assert ends[102]["result"] == {"error": INTERRUPTED}
-            assert ends[106]["result"] == {"error": INTERRUPTED}
-            assert "deleted" in ends[104]["result"]["error"]
-            assert sorted(rig.service.calls) == [f"{number:032x}" for number in (101, 103, 105)]
-            await rig.finish_all()
-            assert await rig.store.unfinished() == []
-
-    asyncio.run(crash())
-    asyncio.run(restart())
-
-
 @run
 async def test_rerun_is_written_down_with_the_call(rig):
     again = msgspec.structs.replace(ECHO, annotations=(Pair("rerun", value=True),), revision="2")
@@ -338,47 +295,6 @@ async def test_a_wall_clock_that_jumps_changes_no_decision_and_no_duration(rig):
         assert 0 <= call.activation.end - call.activation.start < 60_000
         assert 0 <= call.run.wait_ms < 60_000
     assert [summary(call)["start"] for call in rig.ended] == ["cold", "warm", "warm"]
-
-
-def test_a_call_whose_start_ends_the_server_again_and_again_is_ended(tmp_path):
-    """A server that is killed leaves no trace but the count, so the rigs here do not drain."""
-
-    async def live_once(first):
-        async with Rig.open(tmp_path, catalogued=(ECHO,)) as rig:
-            if first:
-                await rig.service.accept(rig.call("echo", durable=True))
-            else:
-                await recover_calls(rig.composer, rig.store, rig.catalogue)
-            await rig.turn()
-            await rig.store.flush()
-            counts = [one.starts for one in await rig.store.unfinished()]
-            return rig.node.starts, counts
-
-    for life in range(MAX_INTERRUPTED_STARTS):
-        assert asyncio.run(live_once(first=not life)) == ([1], [life + 1])
-    assert asyncio.run(live_once(first=False)) == ([], []), "it is not tried again"
-
-    async def response():
-        async with Rig.open(tmp_path) as rig:
-            return await rig.record(f"{1:032x}")
-
-    assert asyncio.run(response())["result"]["error"] == NEVER_STARTED.format(MAX_INTERRUPTED_STARTS)
-
-
-def test_a_server_that_stops_in_order_counts_no_start(tmp_path):
-    async def live_once():
-        async with Rig.open(tmp_path, catalogued=(ECHO,)) as rig:
-            await recover_calls(rig.composer, rig.store, rig.catalogue)
-            if not rig.service.calls:
-                await rig.service.accept(rig.call("echo", durable=True))
-            await rig.turn()
-            assert rig.node.starts == [1]
-            await rig.service.drain(1)
-            await rig.store.flush()
-            return [one.starts for one in await rig.store.unfinished()]
-
-    for _ in range(MAX_INTERRUPTED_STARTS + 1):
-        assert asyncio.run(live_once()) == [0]
 
 
 @run

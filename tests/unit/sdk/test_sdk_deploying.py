@@ -1,4 +1,4 @@
-"""What is sent to the platform, and when."""
+"""Deployment by the SDK: the requests that it sends to the platform, and when."""
 
 import subprocess
 import sys

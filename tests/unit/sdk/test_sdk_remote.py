@@ -17,7 +17,7 @@ def test_a_call_runs_here_and_remote_runs_there(sample):
     assert sample.where.remote() != os.getpid()
     assert sample.double(4) == sample.double.remote(4) == 8
     assert sample.both.remote(5, b=2) == 3
-    assert sample.double.__doc__ == "Doubles anything."
+    assert sample.double.__doc__ == "Return the value twice."
 
 
 def test_the_async_twin_gives_the_same(sample):

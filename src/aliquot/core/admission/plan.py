@@ -355,7 +355,10 @@ def _due(invocation: "Invocation") -> float:
 
 
 def _objective(ask: Ask) -> Objective:
-    return cast("Invocation", ask.call).objective  # type: ignore[return-value]
+    """Return the objective of a call that the policy is asked about. Such a call has one."""
+    objective = cast("Invocation", ask.call).objective
+    assert objective is not None  # noqa: S101 - see above
+    return objective
 
 
 def _limit(ask: Ask) -> float:
