@@ -4,6 +4,7 @@ A share up to 1 is a part of one device. A whole number above 1 takes that many 
 sizes then apply to each of them.
 """
 
+from math import ceil
 from typing import NamedTuple
 
 from msgspec import Struct, field
@@ -16,6 +17,7 @@ DEFAULT_PRICE = 1000.0  # of a second of a whole accelerator
 DEFAULT_SLOT_PRICE = DEFAULT_PRICE / 60  # of a second of a slot of kind cpu
 MAX_LANES = 8  # of a device that does not say how many it has
 DEFAULT_TENANT = "default"
+SHARE_TOLERANCE = 1e-9  # of products of shares and lanes
 MAX_BATCH = 65_536  # calls that run together
 
 
@@ -124,6 +126,12 @@ class FunctionSpec(Struct, frozen=True):
         if not share:
             return 1 / device.concurrency
         return share if share <= 1 else 1.0
+
+    def lanes_on(self, device: DeviceSpec) -> int:
+        """Return the number of lanes that each of its calls takes. For a share, lanes are equal parts of the device."""
+        if not self.share:
+            return 1
+        return max(1, ceil(min(self.share, 1.0) * device.lane_count - SHARE_TOLERANCE))
 
     def times_on(self, device: DeviceSpec) -> Times:
         """Return the times declared for the device's kind, or else the general ones scaled by its speed."""

@@ -17,6 +17,7 @@ from aliquot.core.events import (
     SandboxStarted,
     Woke,
 )
+from aliquot.core.model import FunctionSpec, Times
 from aliquot.live.invocations.journal import snapshot
 from aliquot.policies.queueing import QUEUEING
 from aliquot.testing.builders import device, function
@@ -118,6 +119,30 @@ def test_a_plain_call_takes_a_lane_only_if_it_ends_before_the_next_block_must_st
     assert [command.invocation for command in of_type(Dispatch, commands)] == ["b"]
     commands = harness.finish("b", at=harness.now + 1)
     assert [command.invocation for command in of_type(Dispatch, commands)] == ["0"]
+
+
+def test_a_share_takes_its_part_of_the_lanes_of_a_device_with_many_slots():
+    harness = make(
+        devices=[device("gpu-1", concurrency=100, memory_bytes=None)],
+        functions=[function("f", run_s=1, cold_s=0, share=0.5)],
+    )
+    warm(harness)
+    for number in range(4):
+        assert of_type(Promise, ask(harness, f"a{number}", 2.5))
+    (reject,) = of_type(Reject, ask(harness, "late", 2.5))
+    assert reject.refusal.why is RefusalCause.DEADLINE
+
+
+def test_calls_that_take_several_lanes_join_a_block_that_grows():
+    harness = make(
+        devices=[device("gpu-1", concurrency=2, memory_bytes=None)],
+        functions=[FunctionSpec("f", share=1, times=Times(1, batch_s={4: 1.5}), batch=4)],
+    )
+    warm(harness, 1)
+    for number in range(4):
+        assert of_type(Promise, ask(harness, f"a{number}", 4))
+    commands = harness.finish("a0", at=harness.now + 1)
+    assert [command.invocation for command in of_type(Dispatch, commands)] == ["a1", "a2", "a3"]
 
 
 def test_a_run_that_takes_longer_than_its_bound_breaks_only_promises_that_no_longer_fit():

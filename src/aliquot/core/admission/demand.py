@@ -28,10 +28,11 @@ MAX_AHEAD_S = 1.0  # that a tenant alone may be ahead of its share
 class FlowDemand:
     """The rate and the limit of the calls of one flow that have an objective."""
 
-    __slots__ = ("_at", "_count", "_first", "flow", "limit_s", "size")
+    __slots__ = ("_at", "_count", "_first", "flow", "limit_s", "size", "width")
 
-    def __init__(self, flow: "Flow") -> None:
+    def __init__(self, flow: "Flow", width: int) -> None:
         self.flow = flow
+        self.width = width  # lanes that each of its runs takes
         self.limit_s = inf  # of the last call
         self.size = 1  # target size of its blocks
         self._count = 0.0
@@ -65,10 +66,10 @@ class KindDemand:
         self.unbounded = 0  # lanes with plain runs of which nobody knows when they end
         self._renewed: float | None = None
 
-    def arrived(self, flow: "Flow", limit_s: float, now: float) -> FlowDemand:
+    def arrived(self, flow: "Flow", width: int, limit_s: float, now: float) -> FlowDemand:
         demand = self.flows.get(flow.index)
-        if demand is None:
-            demand = self.flows[flow.index] = FlowDemand(flow)
+        if demand is None or demand.width != width:
+            demand = self.flows[flow.index] = FlowDemand(flow, width)
         demand.arrived(limit_s, now)
         return demand
 
@@ -85,7 +86,7 @@ class KindDemand:
         for index in [index for index, each in self.flows.items() if each.flow.closed or each.rate(now) < 1e-6]:  # noqa: PLR2004
             del self.flows[index]
         tables = {index: _times_by_size(each, bound) for index, each in self.flows.items()}
-        rates = {index: each.rate(now) for index, each in self.flows.items()}
+        rates = {index: each.rate(now) * each.width for index, each in self.flows.items()}
         sizes = dict.fromkeys(self.flows, 1)
         work = {index: rates[index] * tables[index].get(1, 0.0) for index in self.flows}
         while sum(work.values()) > MAX_LOAD * self.lanes:
@@ -104,7 +105,7 @@ class KindDemand:
         by_tenant: dict[str, float] = {}
         for each in self.flows.values():
             if each.limit_s < TIGHTER * limit_s:
-                work = each.rate(now) * (bound(each.flow, each.size) or 0) / each.size
+                work = each.rate(now) * each.width * (bound(each.flow, each.size) or 0) / each.size
                 tenant = each.flow.key.tenant
                 by_tenant[tenant] = by_tenant.get(tenant, 0) + work
         return sum(min(work, shares.get(tenant, 1) * self.lanes) for tenant, work in by_tenant.items())

@@ -7,7 +7,7 @@ along, as long as none of the blocks behind it becomes late. This shortens the p
 
 from typing import TYPE_CHECKING
 
-from aliquot.core.admission.lanes import TOLERANCE_S, Block, Lane
+from aliquot.core.admission.lanes import TOLERANCE_S, Block
 
 if TYPE_CHECKING:
     from aliquot.core.admission.plan import Plan
@@ -19,7 +19,7 @@ def fill(plan: "Plan", block: Block, now: float) -> None:
     """Take members of later blocks along, in the order of their due times."""
     flow, lane = block.flow, block.lanes[0]
     limit = flow.spec.batch if flow.batches is None else flow.batches.limit
-    if limit == 1 or len(block.lanes) > 1 or lane.plan.wide:
+    if limit == 1:
         return
     due = block.due
     for other in _later_blocks(plan, block):
@@ -28,7 +28,7 @@ def fill(plan: "Plan", block: Block, now: float) -> None:
         if length_s is None:
             continue
         due = min(due, other.due)
-        if now + length_s > due + TOLERANCE_S or not _none_late(lane, block, other, now + length_s, now):
+        if now + length_s > due + TOLERANCE_S or not lane.plan.none_late_behind(block, other, now + length_s, now):
             return
         if not _affordable(plan, block, other, length_s):
             return
@@ -38,25 +38,15 @@ def fill(plan: "Plan", block: Block, now: float) -> None:
 def _later_blocks(plan: "Plan", block: Block) -> list[Block]:
     own = block.lanes[0]
     kind = own.device.spec.kind
-    found = [
-        other
+    found = {
+        other.number: other
         for device in plan.devices.values()
-        if device.device.spec.kind == kind and not device.wide
+        if device.device.spec.kind == kind and (device is own.plan or not device.wide)
         for lane in device.lanes
         for other in lane.blocks[:MAX_LOOKED_AT]
         if other.flow is block.flow and other is not block
-    ]
-    return sorted(found, key=lambda other: (other.key, other.number))
-
-
-def _none_late(lane: Lane, block: Block, without: Block, end: float, now: float) -> bool:
-    for other in lane.blocks:
-        if other is block or other is without:
-            continue
-        end = max(end, other.ready_at(now)) + other.length_s
-        if end > other.due + TOLERANCE_S:
-            return False
-    return True
+    }
+    return sorted(found.values(), key=lambda other: (other.key, other.number))
 
 
 def _affordable(plan: "Plan", block: Block, other: Block, length_s: float) -> bool:

@@ -9,7 +9,7 @@ A call whose share is larger than a slot takes several lanes at once. It begins 
 """
 
 from bisect import bisect_right, insort
-from math import ceil, inf
+from math import inf
 from typing import TYPE_CHECKING, cast
 
 from aliquot.core.admission.estimates import plain_bound
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from aliquot.core.view import FlowView
 
 TOLERANCE_S = 1e-9  # of sums of times
-SHARE_TOLERANCE = 1e-9
 MAX_PUSHED = 512  # blocks that one call may move
 
 
@@ -163,10 +162,7 @@ class DevicePlan:
 
     def width(self, flow: "Flow") -> int:
         """Return the number of lanes that a call of the flow takes."""
-        share = flow.spec.share
-        if not share:
-            return 1
-        return max(1, ceil(min(share, 1.0) * self.device.spec.concurrency - SHARE_TOLERANCE))
+        return flow.spec.lanes_on(self.device.spec)
 
     def end_with(
         self, lanes: tuple[Lane, ...], key: float, due: float, length_s: float, ready: float, now: float
@@ -217,7 +213,7 @@ class DevicePlan:
     def can_grow(self, block: Block, seconds: float) -> bool:
         """Return whether a block may take longer without making it or a later one late."""
         if self.wide:
-            return False
+            return self._none_late_with(block, seconds)
         blocks = block.lanes[0].blocks
         place = blocks.index(block)
         end = block.ends + seconds
@@ -228,6 +224,27 @@ class DevicePlan:
                 break
             end += later.length_s
             if end > later.due + TOLERANCE_S:
+                return False
+        return True
+
+    def _none_late_with(self, longer: Block, seconds: float) -> bool:
+        """Return whether all blocks are in time if one takes longer."""
+        now = self.plan.now
+        free = {lane.number: lane.free_from(now) for lane in self.lanes}
+        for block in self.blocks():
+            length_s = block.length_s + (seconds if block is longer else 0)
+            if _run(block.lanes, free, block.ready_at(now), length_s) > block.due + TOLERANCE_S:
+                return False
+        return True
+
+    def none_late_behind(self, first: Block, without: Block, end: float, now: float) -> bool:
+        """Return whether all other blocks are in time if the first one runs until then, and another is dropped."""
+        lanes = self.lanes if self.wide else first.lanes
+        free = {lane.number: end if lane in first.lanes else lane.free_from(now) for lane in lanes}
+        for block in self.blocks() if self.wide else first.lanes[0].blocks:
+            if block is first or block is without:
+                continue
+            if _run(block.lanes, free, block.ready_at(now), block.length_s) > block.due + TOLERANCE_S:
                 return False
         return True
 
@@ -252,7 +269,7 @@ class DevicePlan:
     def _slots_for(self, flow: "Flow", seconds: float | None, now: float) -> tuple[int, list[Lane]] | None:
         """Return the slots outside of lanes and the lanes that a plain call takes, or None if there are too few."""
         width = self.width(flow)
-        outside = min(width, self.outside - sum(self.outside_used.values()))
+        outside = self._outside_for(flow, width)
         lanes = [lane for lane in self.lanes if lane.occupant is None and _allows(lane, seconds, now)]
         if outside + len(lanes) < width:
             return None
@@ -260,6 +277,10 @@ class DevicePlan:
             return None  # nobody knows when it ends, so it never takes the last lane
         lanes.sort(key=lambda lane: -lane.latest_start)
         return outside, lanes[: width - outside]
+
+    def _outside_for(self, flow: "Flow", width: int) -> int:
+        """Return the slots outside of lanes that a plain call takes. With a share it takes its part of the lanes."""
+        return 0 if flow.spec.share else max(0, min(width, self.outside - sum(self.outside_used.values())))
 
     def occupy(self, sandbox: "Sandbox", now: float) -> None:
         """Count the slots of a plain run. A run that the plan did not permit takes what is left."""
@@ -269,7 +290,7 @@ class DevicePlan:
         found = self._slots_for(sandbox.flow, seconds, now)
         if found is None:
             width = self.width(sandbox.flow)
-            outside = max(0, min(width, self.outside - sum(self.outside_used.values())))
+            outside = self._outside_for(sandbox.flow, width)
             lanes = [lane for lane in self.lanes if lane.occupant is None][: width - outside]
         else:
             outside, lanes = found

@@ -15,7 +15,9 @@ PATIENCE_RUNS = 20  # after so many runs a call without a deadline goes before l
 class Objective:
     """The limits of one call, whether they are promised, and its place in the plan."""
 
-    __slots__ = ("block", "bound_s", "cost", "cost_limit", "due", "kind", "late", "prefer", "promised", "work_s")
+    __slots__ = (
+        "block", "bound_s", "cost", "cost_limit", "due", "kind", "lanes", "late", "prefer", "promised", "work_s",
+    )  # fmt: skip
 
     def __init__(self, due: float | None, cost_limit: float | None, late: Late, prefer: Prefer) -> None:
         self.due = inf if due is None else due
@@ -27,6 +29,7 @@ class Objective:
         self.bound_s: float = inf  # of the run it was promised with
         self.cost: float = 0
         self.kind = ""  # of the device that it is planned on
+        self.lanes = 1  # that its block takes
         self.work_s: float = 0  # lane time that is counted to its tenant
 
     def key(self, length_s: float, now: float) -> float:

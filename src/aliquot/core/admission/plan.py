@@ -184,6 +184,7 @@ class Plan:
         objective.block = block
         objective.bound_s = placement.length_s
         objective.kind = lane.device.spec.kind
+        objective.lanes = len(block.lanes)
         lane.plan.refresh(block.lanes, now)
         self.touch(block.lanes)
         return block
@@ -223,17 +224,17 @@ class Plan:
             unpin(self._pool, sandbox, now=self.now)
 
     def reserve(self, invocation: "Invocation", seconds: float, now: float) -> None:
-        """Count the lane time of a promised call to its tenant."""
+        """Count the lane time of a promised call that is planned to its tenant."""
         objective, tenant = invocation.objective, invocation.flow.key.tenant
         if objective is not None:
-            objective.work_s = seconds
-            self.kind(objective.kind).reserve(tenant, seconds, self.share(tenant, now), now)
+            objective.work_s = seconds * objective.lanes
+            self.kind(objective.kind).reserve(tenant, objective.work_s, self.share(tenant, now), now)
 
     def refund(self, invocation: "Invocation", used_s: float = 0) -> None:
         """Give a tenant back what a call did not use of the time that was counted for it."""
         objective, tenant = invocation.objective, invocation.flow.key.tenant
         if objective is not None and objective.work_s:
-            unused, objective.work_s = objective.work_s - used_s, 0
+            unused, objective.work_s = objective.work_s - used_s * objective.lanes, 0
             self.kind(objective.kind).reserve(tenant, -unused, self.share(tenant, self.now), self.now)
 
     def shrink(self, lane: Lane, now: float) -> None:
@@ -282,8 +283,9 @@ class Plan:
 
     def asked(self, ask: Ask) -> None:
         """Count a call that has arrived to the demand on each kind of device that could run it."""
-        for name in dict.fromkeys(own.spec.kind for own in ask.flow.classes):
-            self.kind(name).arrived(cast("Flow", ask.flow), _limit(ask), ask.now)
+        flow = cast("Flow", ask.flow)
+        for name, spec in {own.spec.kind: own.spec for own in flow.classes}.items():
+            self.kind(name).arrived(flow, flow.spec.lanes_on(spec), _limit(ask), ask.now)
 
     def target_size(self, ask: Ask, device: DeviceView) -> int:
         """Return how many calls a new block is reserved for."""
