@@ -2,6 +2,7 @@
 
 import os
 import re
+from itertools import chain
 
 import pytest
 from command_line import run_here
@@ -34,8 +35,8 @@ def test_own_calls_are_simulated(tmp_path):
 
 @pytest.mark.parametrize("kind", IMPORTERS)
 def test_the_page_names_the_files_of_every_trace(kind, tmp_path):
-    for name in needed_files(kind, ImportRequest(tmp_path, profile="own")):
-        folder, _, file = name.rpartition("/")
+    for name in chain.from_iterable(needed_files(kind, ImportRequest(tmp_path, profile="own"))):
+        folder, _, file = name.partition("/")
         assert re.search(rf"\| `{kind}` \| `{folder}` \|.*`{re.escape(file)}`", PAGE.text), name
     assert f"- **`{kind}`**" in PAGE.text
 

@@ -20,6 +20,8 @@ CONV = "azure_llm_2023/AzureLLMInferenceTrace_conv.csv"
 CONVERSATION = "mooncake/conversation_trace.jsonl.gz"
 SYNTHETIC = "mooncake/synthetic_trace.jsonl.gz"
 PHILLY = "philly_jobs/philly_jobs.csv.gz"
+PHILLY_LOG = "philly_jobs/cluster_job_log"
+HELIOS_LOG = "helios/Earth/cluster_log.csv"
 SERVEGEN = "servegen_clients/servegen_client_rates.csv.gz"
 MQFQ = "function_profiles/mqfq_v100_table.csv"
 TIMM = "function_profiles/timm/benchmark-infer-amp-nchw-pt240-cu124-{}.csv"
@@ -109,6 +111,30 @@ SMALL = {
         "2017-10-09 06:00:00,10.0,8,80.0,a\n"
         "2017-10-09 07:01:45,100.0,1,100.0,a\n"
         "2017-10-09 08:01:45,200.0,1,200.0,a\n\n"
+    ),
+    PHILLY_LOG: (
+        '[{"status": "Pass", "vc": "b", "jobid": "j1", "user": "u", "submitted_time": "2017-10-09 07:01:55", '
+        '"attempts": [{"start_time": "2017-10-09 07:02:00", "end_time": "2017-10-09 07:02:10", "detail": '
+        '[{"ip": "m1", "gpus": ["gpu0"]}]}, {"start_time": "2017-10-09 07:02:20", "end_time": "2017-10-09 07:03:06", '
+        '"detail": []}]},\n'
+        ' {"status": "Pass", "vc": "a", "jobid": "j2", "user": "u", "submitted_time": "2017-10-09 07:01:45", '
+        '"attempts": [{"start_time": "2017-10-09 07:01:45", "end_time": "2017-10-09 07:03:25", "detail": '
+        '[{"ip": "m1", "gpus": ["gpu0"]}]}]},\n'
+        ' {"status": "Killed", "vc": "a", "jobid": "j3", "user": "u", "submitted_time": "2017-10-09 06:00:00", '
+        '"attempts": []},\n'
+        ' {"status": "Killed", "vc": "a", "jobid": "j4", "user": "u", "submitted_time": "2017-10-09 06:00:00", '
+        '"attempts": [{"start_time": "2017-10-09 07:01:45", "end_time": "None", "detail": [{"ip": "m1", "gpus": '
+        '["gpu0"]}]}]},\n'
+        ' {"status": "Pass", "vc": "a", "jobid": "j5", "user": "u", "submitted_time": "2017-10-09 06:00:00", '
+        '"attempts": [{"start_time": "2017-10-09 07:01:45", "end_time": "2017-10-09 07:03:25", "detail": [{"ip": "m1", '
+        '"gpus": ["gpu0", "gpu1"]}]}]}]\n'
+    ),
+    HELIOS_LOG: (
+        "job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue\n"
+        "1,u1,vcA,1,1,1,COMPLETED,2020-06-09 18:41:01,2020-06-09 18:41:31,2020-06-09 18:42:31,60,30\n"
+        "2,u2,vcB,4,16,1,FAILED,2020-06-09 18:41:27,2020-06-09 18:41:27,2020-06-09 18:45:36,249,0\n"
+        "3,u2,vcB,0,16,1,COMPLETED,2020-06-09 18:41:27,2020-06-09 18:41:27,2020-06-09 18:45:36,249,0\n"
+        "4,u3,vcB,1,1,1,CANCELLED,2020-06-09 18:41:28,2020-06-09 18:41:28,2020-06-09 18:41:38,10,0\n"
     ),
     SERVEGEN: (
         "model,client,t_s,rate_rps,cv,dist,p1,p2\n"

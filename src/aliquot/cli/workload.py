@@ -125,7 +125,10 @@ def readers(
 
 
 # A copy of the names in the table, because importing the table takes a while.
-TRACES = "azure_functions, azure_functions_1000, azure_functions_day, azure_llm, helios, mooncake, philly or servegen"
+TRACES = (
+    "azure_functions, azure_functions_1000, azure_functions_day, azure_llm, helios, helios_log, mooncake, philly, "
+    "philly_log or servegen"
+)
 
 
 @app.command("sample")
@@ -166,6 +169,16 @@ def import_trace(
     ] = None,
     flows: Annotated[int | None, typer.Option(min=1, help="Keep only this many flows, the busiest.")] = None,
     day: Annotated[int, typer.Option(min=1, max=14, help="For azure_functions_day: the day of the trace.")] = 1,
+    cluster: Annotated[
+        str, typer.Option(help="For helios_log: the cluster, Earth, Saturn, Uranus or Venus.")
+    ] = "Earth",
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="For servegen, repeatable: a model whose clients are imported. Without it m-small, deepseek-r1 and "
+            "mm-image. There are also m-mid and m-large."
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(help="The seed. The same seed makes the same files.")] = 0,
 ) -> None:
     """Convert a real trace, or a part of it, to the two files that `aliquot simulate` reads.
@@ -187,8 +200,8 @@ def import_trace(
     check_distinct({"--functions": functions, "--arrivals": arrivals})
     check_writable(arrivals, "--arrivals")
     check_writable(functions, "--functions")
-    request = ImportRequest(data, profile, flows, start_s, duration_s, calls, seed, day)
-    check_files(data, needed_files(kind, request))
+    request = ImportRequest(data, profile, flows, start_s, duration_s, calls, seed, day, cluster, tuple(model or ()))
+    check_files(data, [needed_files(kind, request)])
     # The trace is read twice as a stream. Errors appear in the first pass, before a file is written.
     imported = IMPORTERS[kind](request)
     measured = measure(imported.arrivals, imported.functions)

@@ -1,10 +1,10 @@
-"""Readers for input files, plain or gzip: CSV with a header, and JSON lines. Errors name file, line and field."""
+"""Readers for input files, plain or gzip: CSV, JSON lines and JSON lists. Errors name file, line and field."""
 
 import csv
 import gzip
 import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
@@ -17,6 +17,7 @@ from aliquot.core.errors import InputError
 
 NUMBER_PATTERN = re.compile(r"\s*\+?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\s*")
 MAX_NUMBER = 1e12  # beyond it, sums of floats lose too much precision
+TIMESTAMPS = "a date and time without a zone, as in 2023-11-16 18:15:46.68"
 UNREADABLE = (OSError, EOFError, zlib.error, UnicodeDecodeError)
 
 T = TypeVar("T", bound=Struct)
@@ -59,14 +60,19 @@ class CsvRow:
     def timestamp(self, column: str) -> float:
         """Parse a date and time without a zone as seconds since 1970. Only differences of such times are used."""
         text = self.text(column)
-        try:
-            moment = datetime.fromisoformat(text)
-        except ValueError:
-            moment = None
-        if moment is None or moment.tzinfo is not None:
-            takes = "it takes a date and time without a zone, as in 2023-11-16 18:15:46.68"
-            raise self.error(f"{column} is '{text}'; {takes}")
-        return moment.replace(tzinfo=UTC).timestamp()
+        moment = parse_timestamp(text)
+        if moment is None:
+            raise self.error(f"{column} is '{text}'; it takes {TIMESTAMPS}")
+        return moment
+
+
+def parse_timestamp(text: str) -> float | None:
+    """Parse a date and time without a zone as seconds since 1970. Return None for any other text."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return None if moment.tzinfo is not None else moment.replace(tzinfo=UTC).timestamp()
 
 
 def parse_number(text: str) -> float | None:
@@ -90,12 +96,24 @@ def read_rows(
 
     Column names may also begin with one of `prefixes`. If `optional` is None, any other columns are accepted.
     """
+    return _rows(path, lambda header: _check_header(path, header, required, optional, prefixes))
+
+
+def read_plain_rows(path: Path, columns: Sequence[str]) -> Iterator[CsvRow]:
+    """Stream the rows of a CSV file without a header, whose columns are these."""
+    return _rows(path, None, columns)
+
+
+def _rows(
+    path: Path, check_header: Callable[[list[str] | None], list[str]] | None, names: Sequence[str] = ()
+) -> Iterator[CsvRow]:
     line = 0
     try:
         reader = csv.reader(_text_lines(path), strict=True)
-        header = next(reader, None)
-        line = 1
-        names = _check_header(path, header, required, optional, prefixes)
+        if check_header is not None:
+            header = next(reader, None)
+            line = 1
+            names = check_header(header)
         for values in reader:
             line = reader.line_num
             if not values:
@@ -141,6 +159,19 @@ def read_json_lines(path: Path, kind: type[T]) -> Iterator[T]:
                 yield _decode(decoder, text, f"{path}:{line}")
     except UNREADABLE as error:
         raise _read_error(path, line + 1, error) from error
+
+
+def read_json_list(path: Path, kind: type[T]) -> list[T]:
+    """Read a file with one JSON list of objects of `kind`."""
+    try:
+        content = "".join(_text_lines(path))
+    except UNREADABLE as error:
+        raise _read_error(path, 1, error) from error
+    try:
+        return Decoder(list[kind]).decode(content)  # type: ignore[valid-type]
+    except DecodeError as error:
+        fields = ", ".join(kind.__struct_fields__)
+        raise InputError(f"{path}: {error}; it takes a JSON list of objects with {fields}") from error
 
 
 def _decode(decoder: Decoder[T], text: str, location: str) -> T:

@@ -50,7 +50,7 @@ class FairnessBench:
     def __init__(self, request: BenchRequest, workers: int | None = None) -> None:
         if request.data.is_dir():
             requests = {name: ImportRequest(request.data) for name in cases.SETS if name in IMPORTERS}
-            check_files(request.data, [file for name, each in requests.items() for file in needed_files(name, each)])
+            check_files(request.data, [needed_files(name, each) for name, each in requests.items()])
         self._request = request
         self._workers = workers
         self._shapes = cases.QUICK_SHAPES if request.quick else cases.SHAPES

@@ -26,6 +26,8 @@ class ImportRequest(Struct, frozen=True):
     calls: int | None = None  # stop after this many calls
     seed: int = 0
     day: int = 1  # of traces with a file for each day
+    cluster: str = "Earth"  # of traces with a folder for each cluster
+    models: tuple[str, ...] = ()  # of traces with clients of several models; (): the default of the trace
 
     @property
     def end_s(self) -> float:
