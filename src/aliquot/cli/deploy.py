@@ -1,5 +1,6 @@
 """`aliquot deploy`: deploys an SDK app, or one file as an OpenWhisk action."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -57,18 +58,25 @@ def deploy_app(path: Path, app_name: str | None, data: Path | None, *, as_json: 
     """Deploy the functions and workflows of an app."""
     app = load_app(path, app_name)
     for missing in missing_requirements(path, app):
-        errors.print(f"[yellow]warning:[/] {errors.escape(missing.text(path))}", soft_wrap=True, highlight=False)
+        print_warnings([missing.text(path)])
     gateway = connect(data)
     deployed = [gateway.client.run(function.update()) for function in app.functions.values()]
     deployed += [gateway.client.run(workflow.put()) for workflow in app.workflows.values()]
     if not deployed:
         raise InputError(f"{path}: the app {app.name} has no functions; put @app.function over one")
     if as_json:
-        print_json([one._asdict() for one in deployed])
+        print_json([one.as_json() for one in deployed])
         return
     for one in deployed:
         say(f"{one.name} {one.version}" + ("" if one.changed else " (unchanged)"))
+        print_warnings(one.warnings)
     say(f"try: aliquot {'workflow run' if app.workflows else 'invoke'} {deployed[-1 if app.workflows else 0].name}")
+
+
+def print_warnings(warnings: Iterable[str]) -> None:
+    """Print the warnings about a workflow on stderr."""
+    for warning in warnings:
+        errors.print(f"[yellow]warning:[/] {errors.escape(warning)}", soft_wrap=True, highlight=False)
 
 
 def put_action(name: str, body: dict[str, Any], data: Path | None, hint: str, *, as_json: bool) -> None:
@@ -77,8 +85,11 @@ def put_action(name: str, body: dict[str, Any], data: Path | None, hint: str, *,
 
     gateway = connect(data)
     written = gateway.send("PUT", action_path(name), name, query={"overwrite": "true"}, body=body)
+    warnings = written.get("warnings", [])
     if as_json:
-        print_json([{"name": name, "version": written["version"], "changed": True}])
+        made = {"name": name, "version": written["version"], "changed": True}
+        print_json([{**made, **({"warnings": warnings} if warnings else {})}])
         return
     say(f"{name} {written['version']}")
+    print_warnings(warnings)
     say(f"try: {hint}")

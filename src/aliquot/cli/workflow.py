@@ -58,12 +58,22 @@ def deploy(
 
 
 @app.command()
-def check(file: DefinitionFile, as_json: AsJson = False) -> None:
+def check(
+    file: DefinitionFile,
+    platform: Annotated[
+        bool,
+        typer.Option(
+            "--platform", help="Ask the platform too: about functions that are missing, groups, and slices of devices."
+        ),
+    ] = False,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
     """Tell all mistakes of a definition, with state, field and reason. Exits with code 1 if there are any.
 
-    In a Python file each mistake has its line, and what to write instead.
+    In a Python file each mistake has its line, and what to write instead. Warnings do not count.
     """
-    from aliquot.workflow.language import read_definition
+    from aliquot.cli.workflow_checks import complaints_of
 
     try:
         source = read_source(file)
@@ -75,16 +85,17 @@ def check(file: DefinitionFile, as_json: AsJson = False) -> None:
                 output.print("[bold red]wrong[/]", end=" ")
                 say(line)
         raise typer.Exit(1) from refused
-    machine, complaints = read_definition(source.definition)
+    complaints = complaints_of(source, connect(data) if platform or data is not None else None)
+    valid = all(complaint.warning for complaint in complaints)
     if as_json:
         print_json([complaint._asdict() for complaint in complaints])
     else:
         for complaint in complaints:
             output.print("[yellow]warning[/]" if complaint.warning else "[bold red]wrong[/]", end=" ")
             say(str(complaint))
-        if machine is not None:
-            output.print(f"[green]valid[/], {len(machine.states)} states")
-    raise typer.Exit(0 if machine is not None else 1)
+        if valid:
+            output.print(f"[green]valid[/], {len(source.definition['States'])} states")
+    raise typer.Exit(0 if valid else 1)
 
 
 @app.command()

@@ -7,6 +7,7 @@ from math import inf
 from aliquot.core.model import DeviceSpec, FunctionSpec
 
 MAX_NAMED = 4  # equal devices that a refusal names one by one
+_TOLERANCE = 1e-9  # of sums of shares
 
 
 def misfit(function: FunctionSpec, devices: Sequence[DeviceSpec], host_bytes: int | None = None) -> str | None:
@@ -46,6 +47,46 @@ def could_hold(function: FunctionSpec, device: DeviceSpec, devices: Iterable[Dev
         (other.kind, other.node) == (device.kind, device.node) and misfit_on(function, other) is None
         for other in devices
     )
+
+
+def count_at_once(functions: Sequence[FunctionSpec], devices: Sequence[DeviceSpec]) -> int:
+    """Return how many of these functions run at once on empty devices, each in a sandbox of its own.
+
+    The largest is placed first, on the first devices that have room.
+    """
+    rooms = [_Room(device) for device in devices]
+    placed = 0
+    for function in sorted(functions, key=lambda one: (one.share or 0, one.memory_bytes), reverse=True):
+        by_place: dict[tuple[str, str], list[_Room]] = {}
+        for room in rooms:
+            if room.has_room(function):
+                by_place.setdefault((room.device.kind, room.device.node), []).append(room)
+        fitting = next((found for found in by_place.values() if len(found) >= function.device_count), [])
+        for room in fitting[: function.device_count]:
+            room.take(function)
+        placed += bool(fitting)
+    return placed
+
+
+class _Room:
+    """The room that is left on a device."""
+
+    def __init__(self, device: DeviceSpec) -> None:
+        self.device = device
+        self._share = 1.0
+        self._slots = device.concurrency
+        self._memory = inf if device.memory_bytes is None else device.memory_bytes
+
+    def has_room(self, function: FunctionSpec) -> bool:
+        device = self.device
+        if misfit_on(function, device) is not None or self._slots < 1:
+            return False
+        return function.share_on(device) <= self._share + _TOLERANCE and function.memory_bytes <= self._memory
+
+    def take(self, function: FunctionSpec) -> None:
+        self._share -= function.share_on(self.device)
+        self._memory -= function.memory_bytes
+        self._slots -= 1
 
 
 def _names(devices: Sequence[DeviceSpec]) -> str:

@@ -15,6 +15,11 @@ class Deployment(NamedTuple):
     name: str  # of the action
     version: str
     changed: bool  # false if the platform had it already
+    warnings: tuple[str, ...] = ()  # about a workflow
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the result for programs. Warnings are left out if there are none."""
+        return {name: value for name, value in self._asdict().items() if value != ()}
 
 
 def deploy(app: str, action: str, main: str, code: AppCode, needs: FunctionNeeds) -> Operation[Deployment]:
@@ -47,7 +52,9 @@ def _put(action: str, body: dict[str, Any]) -> Operation[Deployment]:
         HttpRequest("PUT", path, {"overwrite": "true"}, {"Content-Type": JSON}, to_json(body), timeout_s=60)
     )
     written = answers.check(reply, action).json()
-    return Deployment(action, str(written.get("version", "")), changed=True)
+    return Deployment(
+        action, str(written.get("version", "")), changed=True, warnings=tuple(written.get("warnings", ()))
+    )
 
 
 def _body(app: str, main: str, code: AppCode, needs: FunctionNeeds) -> dict[str, Any]:

@@ -13,7 +13,9 @@ from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.invocations.activations import ActivationRecorder
 from aliquot.live.invocations.call import Call, Follower
 from aliquot.live.invocations.call_registry import CallRegistry
+from aliquot.live.invocations.capacity import Capacity
 from aliquot.live.invocations.errors import OverloadedError
+from aliquot.live.invocations.flows import Flows
 from aliquot.live.invocations.sessions.live_sessions import LiveSessions
 from aliquot.live.invocations.workflows.workflows import Workflows, WorkflowSettings
 from aliquot.live.node.base import Outcome, Status
@@ -39,6 +41,7 @@ class FakePlatform:
         self.deployed: dict[tuple[str, str], Action] = {}
         self.weights: dict[str, float] = {}
         self.sessions = LiveSessions()
+        self.capacity = Capacity(Flows(), tuple, 0)
         self.ended_sessions: list[tuple[str, str]] = []
         self._recorder = ActivationRecorder("fake")
         self.workflows = Workflows(

@@ -71,21 +71,3 @@ def edges_of(state: State) -> Iterator[Edge]:
         yield Edge(state.name, state.next or END)
     for catcher in state.catchers:
         yield Edge(state.name, catcher.next, f"catch {', '.join(catcher.errors)}")
-
-
-def widths(machine: Machine) -> dict[str, int]:
-    """Return how many tasks each Parallel state can run at once, as far as the definition tells."""
-    made: dict[str, int] = {}
-
-    def tasks_at_once(inner: Machine) -> int:
-        return max((at_once(state) for state in inner.states.values()), default=0)
-
-    def at_once(state: State) -> int:
-        if not state.branches:
-            return 1 if state.resource is not None else 0
-        counts = [tasks_at_once(branch) for branch in state.branches]
-        made[state.name] = sum(counts)
-        return sum(counts)
-
-    tasks_at_once(machine)
-    return made

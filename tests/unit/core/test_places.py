@@ -5,7 +5,7 @@ import pytest
 from aliquot.core.commands import Fail, SetSlice, StartSandbox, StopSandbox, UnloadMemory
 from aliquot.core.errors import EventError
 from aliquot.core.events import DeviceAdded, DeviceLost, FunctionDeployed, SandboxLost
-from aliquot.core.fit import could_hold, misfit
+from aliquot.core.fit import could_hold, count_at_once, misfit
 from aliquot.core.model import DeviceSpec
 from aliquot.core.units import GIB
 from aliquot.policies.queueing import QUEUEING
@@ -148,6 +148,20 @@ def test_a_misfit_names_the_largest_request_that_would_fit():
 def test_it_could_be_on_a_device_that_has_enough_others_of_its_kind():
     specs = [device("a-1", kind="a"), device("b-1", kind="b"), device("b-2", kind="b")]
     assert [could_hold(function("f", share=2), spec, specs) for spec in specs] == [False, True, True]
+
+
+def test_functions_run_at_once_as_long_as_devices_have_shares_memory_and_slots():
+    def count(functions, **device):
+        return count_at_once([function("f", **one) for one in functions], [DeviceSpec("g0", concurrency=8, **device)])
+
+    assert count([{"share": 0.5}] * 3) == 2
+    assert count([{"share": 0.1}] * 10) == 8  # the device runs so many at once
+    assert count([{"share": 0.1, "memory_bytes": 4}] * 3, memory_bytes=10) == 2
+    assert count([{"share": 0.3}, {"share": 0.8}]) == 1
+    two = [DeviceSpec("g0"), DeviceSpec("g1"), DeviceSpec("cpu", kind="cpu")]
+    assert count_at_once([function("f", share=2), function("g", share=0.5)], two) == 1
+    assert count_at_once([function("f", share=0.5), function("g", share=0), function("h", share=1)], two) == 3
+    assert count_at_once([function("f", share=2)], [DeviceSpec("g0", node="a"), DeviceSpec("g1", node="b")]) == 0
 
 
 def test_a_device_whose_name_would_read_as_two_is_refused():

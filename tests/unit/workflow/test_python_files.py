@@ -142,3 +142,21 @@ def test_a_sequence_becomes_a_chain_of_tasks():
     assert machine.states["b"].resource.name == "/whisk.system/utils/b"
     assert machine.states["a"].next == "b"
     assert machine.states["a (3)"].next is None
+
+
+def test_neighbours_of_an_app_that_could_be_a_group_are_a_warning(tmp_path):
+    lines = ["import aliquot", "app = aliquot.App('a')"]
+    for name, settings in {"one": "gpu=0.5", "two": "gpu=0.5", "three": "gpu=0.25", "last": "rerun=False"}.items():
+        lines += [f"@app.function({settings})", f"def {name}(x):", "    return x"]
+    lines += ["@app.workflow", "def flow(x):", "    return last(three(two(one(x))))"]
+
+    def check(text):
+        (tmp_path / "flow.py").write_text(text)
+        return run_here("workflow", "check", "flow.py", cwd=tmp_path, environment={"HOME": str(tmp_path)})
+
+    told = check("\n".join(lines))
+    assert told.code == 0
+    assert told.out.count("warning") == 1
+    assert "state 'one', Resource: with 'two' after it, it would fit into one group (a.one, a.two)" in told.out
+    grouped = "\n".join(lines).replace("gpu=0.5", "gpu=0.5, group='g'").replace("gpu=0.25", "gpu=0.25, rerun=True")
+    assert "warning" not in check(grouped).out

@@ -5,7 +5,7 @@ from workflow_definitions import BRANCHING, END, NESTED, TASKS, machine
 from workflow_shell import FOREVER, SECRET, START, Shell, compiled, error
 
 from aliquot.workflow.describe import describe
-from aliquot.workflow.graph import graph_of, widths
+from aliquot.workflow.graph import graph_of
 from aliquot.workflow.history import replay_history
 from aliquot.workflow.interpreter import StopAsked, TaskEnded, TaskPlace, read_token
 from aliquot.workflow.times import format_time, parse_time
@@ -101,13 +101,6 @@ def test_the_graph_has_inner_machines_and_resources():
     assert ("P", "F", "catch States.ALL") in [edge[:3] for edge in graph.edges]
     assert graph_of(compiled(TASKS)).resources() == {"first": ("A",)}
     assert graph.resources() == {"f": ("I2",)}
-
-
-def test_how_many_tasks_run_at_once():
-    task = {"Type": "Task", "Resource": "f", "End": True}
-    inner = {"Type": "Parallel", "Branches": [machine(C=task), machine(D=task)], "End": True}
-    outer = {"Type": "Parallel", "Branches": [machine(A=task), machine(B=inner), machine(E=END)], "End": True}
-    assert widths(compiled(machine(P=outer))) == {"B": 2, "P": 3}
 
 
 def test_a_token_names_its_task_and_cannot_be_forged():

@@ -160,17 +160,9 @@ def reason_not_deployable(
             return str(error)
     if (too_large := _too_large(functions, resolved, max_sandbox_bytes)) is not None:
         return too_large
-    spec, stretched = functions.spec(), _spec_at_limits(functions)
-    share = spec.share or 0
-    if share > 1 and share != int(share):
-        why: str | None = f"a share of {share:g} is neither at most 1 nor a whole number of devices"
-    elif share > 1 and sum(parse_needs(one.action).gpu_share > 0 for one in functions.members) > 1:
-        # Its memory request counts on each device, so the other members' memory would be added on each.
-        why = f"a share of {share:g} is of several devices, for which one member alone may ask"
-    else:
-        why = misfit(spec, devices)
+    why = _misfit(functions, devices)
     others: Callable[[FlowFunctions], FunctionSpec] = FlowFunctions.spec
-    if why is None and (too_far := misfit(stretched, devices)) is not None:
+    if why is None and (too_far := misfit(_spec_at_limits(functions), devices)) is not None:
         why, others = f"annotation gpu-memory-limit: {too_far}", _spec_at_limits
     if why is None or not functions.is_group:
         return why
@@ -179,6 +171,33 @@ def reason_not_deployable(
     left = _largest_fit(others(rest), devices) if rest.members else ""
     name = functions.flow.removeprefix(GROUP_PREFIX)
     return f"group '{name}' ({names}) asks for its members' requests together: {why}{left}"
+
+
+def _misfit(functions: FlowFunctions, devices: Sequence[DeviceSpec]) -> str | None:
+    """Return why no device holds the combined requests, or None if one does."""
+    spec = functions.spec()
+    share = spec.share or 0
+    if share > 1 and share != int(share):
+        return f"a share of {share:g} is neither at most 1 nor a whole number of devices"
+    if share > 1 and sum(parse_needs(one.action).gpu_share > 0 for one in functions.members) > 1:
+        # Its memory request counts on each device, so the other members' memory would be added on each.
+        return f"a share of {share:g} is of several devices, for which one member alone may ask"
+    return misfit(spec, devices)
+
+
+def could_be_group(functions: FlowFunctions, devices: Sequence[DeviceSpec], max_sandbox_bytes: int) -> bool:
+    """Return whether these functions could be one group without giving up anything, such as their batches."""
+    for one in functions.members:
+        try:
+            check_member(functions, one)
+        except InputError:
+            return False
+        needs = parse_needs(one.action)
+        if one.tenant != one.action.namespace or needs.batch > 1 or needs.exit:
+            return False
+    if _too_large(functions, functions.members[0], max_sandbox_bytes) is not None:
+        return False
+    return _misfit(functions, devices) is None and misfit(_spec_at_limits(functions), devices) is None
 
 
 def _too_large(functions: FlowFunctions, resolved: ResolvedAction, max_bytes: int) -> str | None:

@@ -10,6 +10,7 @@ from aliquot.core.units import MIB
 from aliquot.workflow.interpreter import Evaluate, Evaluated
 from aliquot.workflow.language import Complaint
 from aliquot.workflow.marks import StateMark
+from aliquot.workflow.outline import Outline
 from aliquot.workflow.values import decode_object, encode_object
 
 MAX_REPLY_BYTES = 4 * MIB  # the event loop decodes it
@@ -37,10 +38,11 @@ class DefinitionCheckRequest(Struct, frozen=True, tag=True):
 
 
 class CheckedDefinition(Struct, frozen=True, tag=True):
-    """The complaints about a definition, and the states that call each action or workflow."""
+    """The complaints about a definition, the states that call each action or workflow, and its outline."""
 
     complaints: tuple[Complaint, ...]
     resources: dict[str, tuple[str, ...]] = {}
+    outline: Outline = Outline()
 
     @property
     def is_valid(self) -> bool:

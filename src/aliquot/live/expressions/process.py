@@ -34,6 +34,7 @@ from aliquot.workflow.errors import DATA_LIMIT
 from aliquot.workflow.graph import graph_of
 from aliquot.workflow.interpreter import Evaluated, evaluate
 from aliquot.workflow.language import Complaint, Machine, checked_machine, read_definition
+from aliquot.workflow.outline import outline_of
 from aliquot.workflow.values import parse_json
 
 WALL_FACTOR, MIN_WALL_S = 60, 5.0  # a limit of processor time ends a request by the clock as well, much later
@@ -116,10 +117,13 @@ def _evaluated(request: EvaluateRequest, machines: dict[str, Machine]) -> Worker
 
 def _checked(request: DefinitionCheckRequest) -> WorkerReply:
     try:
-        machine, complaints = read_definition(parse_json(request.definition.decode()))
+        definition = parse_json(request.definition.decode())
+        machine, complaints = read_definition(definition)
     except (ValueError, RecursionError, MemoryError) as error:
         return CheckedDefinition((Complaint("", "definition", f"it cannot be read as JSON: {error}"),))
-    reply = CheckedDefinition(complaints, graph_of(machine).resources() if machine is not None else {})
+    reply = CheckedDefinition(complaints)
+    if machine is not None:
+        reply = CheckedDefinition(complaints, graph_of(machine).resources(), outline_of(definition))
     if len(frame(reply)) <= MAX_REPLY_BYTES:
         return reply
     return CheckedDefinition((*complaints[:10], Complaint("", "definition", f"it has {len(complaints)} mistakes")))

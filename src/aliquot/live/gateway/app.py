@@ -151,7 +151,7 @@ class Gateway:
             *SecretEndpoints(self._secrets, catalogue).endpoints(),
             *ActivationEndpoints(platform, store, self._responses).endpoints(),
             *TimelineEndpoints(platform, self._history).endpoints(),
-            *ExecutionEndpoints(platform.workflows, store, catalogue, self._metrics, self._responses).endpoints(),
+            *ExecutionEndpoints(platform, store, catalogue, self._metrics, self._responses).endpoints(),
             *GraphEndpoints(platform.workflows, store, catalogue).endpoints(),
             *SessionEndpoints(self.sessions).endpoints(),
             *DatasetEndpoints(self.fabric, catalogue, self._responses).endpoints(),

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.invocations.call import Call, Follower
+from aliquot.live.invocations.capacity import Capacity
 from aliquot.live.invocations.sessions.live_sessions import LiveSessions
 from aliquot.live.invocations.workflows.workflows import Workflows
 from aliquot.live.store.records import Action, Activation, Namespace
@@ -25,6 +26,11 @@ class Platform(Protocol):
     @property
     def workflows(self) -> Workflows:
         """The executions of workflows."""
+        ...
+
+    @property
+    def capacity(self) -> Capacity:
+        """Answers to questions about several functions and the devices."""
         ...
 
     def begin_session(self, namespace: str, session_id: str) -> None:

@@ -30,6 +30,7 @@ from aliquot.live.datasets.fabric import Fabric
 from aliquot.live.invocations.call import Call, Follower
 from aliquot.live.invocations.call_finisher import CallFinisher
 from aliquot.live.invocations.call_registry import STOPPING, CallRegistry
+from aliquot.live.invocations.capacity import Capacity
 from aliquot.live.invocations.deployments import Deployments
 from aliquot.live.invocations.engine import Engine
 from aliquot.live.invocations.environment_waits import EnvironmentWaits
@@ -98,6 +99,7 @@ class Service:
         policies = "+".join(self.scheduler.policy_names)
         self.finisher = CallFinisher(policies, self.registry, self.fabric.readers, self._engine.now)
         self.flows = Flows()
+        self.capacity = Capacity(self.flows, lambda: node.devices, self._max_sandbox_bytes)
         self._performer = CommandPerformer(
             node,
             self.fabric,

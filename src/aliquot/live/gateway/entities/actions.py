@@ -1,6 +1,7 @@
 """Endpoints for actions: create, update, read, list, delete."""
 
 import re
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, UnsetType
@@ -29,7 +30,7 @@ from aliquot.live.gateway.entities.common import (
 from aliquot.live.gateway.entities.kinds import resolve_kind
 from aliquot.live.gateway.entities.schedules import ActionSchedules
 from aliquot.live.gateway.entities.sequences import check_components, read_components
-from aliquot.live.gateway.entities.workflows import check_workflow
+from aliquot.live.gateway.entities.workflows import WorkflowCheck
 from aliquot.live.gateway.http.query import flag
 from aliquot.live.gateway.http.refusal import Refusal, malformed, too_large
 from aliquot.live.gateway.http.responses import PICKLE
@@ -57,6 +58,7 @@ from aliquot.live.store.records import (
     Package,
     Pair,
 )
+from aliquot.workflow.language import Complaint
 
 _ALL = "/api/v1/namespaces/{namespace}/actions"
 _ONE = _ALL + "/{name}"
@@ -116,16 +118,15 @@ class ActionEndpoints:
             self._check_package(name)
             old = find_replaced(self._entities, Action, name.namespace, name.name, overwrite=overwrite)
             action = build_action(name, put, old, self._entities, self._settings, self._max_concurrent(request))
+            warnings: list[Complaint] = []
             if action.exec.kind == WORKFLOW:
-                platform = self._platform
-                resolve, reason = self._catalogue.resolve, platform.reason_not_deployable
-                await check_workflow(action, platform.workflows.expressions, resolve, reason)
+                warnings = await WorkflowCheck(self._platform, self._catalogue.resolve).check_action(action)
             if (why := self._platform.reason_not_deployable(action)) is not None:
                 raise Refusal(400, why)
             self._schedules.check(action)
             action = await self._catalogue.put(action)
             await self._schedules.apply(action)
-        return json_response(action_view(action))
+        return json_response(action_view(action, warnings=warnings))
 
     async def get(self, request: Request) -> Response:
         code = flag(request.fields, "code", default=True)
@@ -288,12 +289,13 @@ def _instances(given: int | None, old: Action | None, max_concurrent: int | None
 # --- views ---------------------------------------------------------------------------------------------------
 
 
-def action_view(action: Action, *, code: bool = True) -> wire.ActionView:
+def action_view(action: Action, *, code: bool = True, warnings: Sequence[Complaint] = ()) -> wire.ActionView:
     return wire.ActionView(
         **common_view_fields(action),
         exec=_exec_view(action.exec, code=code),
         parameters=pair_views(action.parameters),
         limits=_limits_view(action.limits),
+        warnings=[str(warning) for warning in warnings] or UNSET,
     )
 
 

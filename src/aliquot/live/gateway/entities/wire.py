@@ -122,9 +122,12 @@ class EntityView(Struct, kw_only=True):
 
 
 class ActionView(EntityView):
+    """An action. The answer to the PUT of a workflow has the `warnings` of its check, if there are some."""
+
     exec: ExecView
     parameters: list[PairView]
     limits: LimitsView
+    warnings: list[str] | UnsetType = UNSET
 
 
 class ExecItem(Struct):

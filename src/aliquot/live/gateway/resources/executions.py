@@ -9,7 +9,7 @@ from msgspec import UNSET, Meta
 from aliquot.core.units import KIB, MIB
 from aliquot.live.catalogue.catalogue import Catalogue
 from aliquot.live.gateway.entities.common import PAGE
-from aliquot.live.gateway.entities.workflows import check_text
+from aliquot.live.gateway.entities.workflows import WorkflowCheck
 from aliquot.live.gateway.http.events import END, HistoryStream, ResponseLimits, wants_events
 from aliquot.live.gateway.http.names import check_activation_id, check_name
 from aliquot.live.gateway.http.query import epoch, flag, number, page_of
@@ -18,9 +18,10 @@ from aliquot.live.gateway.http.routing import Endpoint, Query, Request, Response
 from aliquot.live.gateway.resources import execution_views as views
 from aliquot.live.invocations.call import Call
 from aliquot.live.invocations.metrics import Metrics
+from aliquot.live.invocations.platform import Platform
 from aliquot.live.invocations.workflows.control import ExecutionControl, NameInUseError, TaskAnswer
 from aliquot.live.invocations.workflows.definitions import MAX_DEFINITION_BYTES
-from aliquot.live.invocations.workflows.workflows import StartOptions, Workflows
+from aliquot.live.invocations.workflows.workflows import StartOptions
 from aliquot.live.store.base import Store
 from aliquot.live.store.executions import ExecutionQuery
 from aliquot.live.store.ids import Ids
@@ -54,10 +55,10 @@ class ExecutionEndpoints:
     """Handles requests for executions of workflows."""
 
     def __init__(
-        self, workflows: Workflows, store: Store, catalogue: Catalogue, metrics: Metrics, responses: ResponseLimits
+        self, platform: Platform, store: Store, catalogue: Catalogue, metrics: Metrics, responses: ResponseLimits
     ) -> None:
-        self._control = ExecutionControl(workflows, store)
-        self._expressions = workflows.expressions
+        self._control = ExecutionControl(platform.workflows, store)
+        self._check = WorkflowCheck(platform, catalogue.resolve)
         self._catalogue = catalogue
         self._metrics = metrics
         self._responses = responses
@@ -239,9 +240,9 @@ class ExecutionEndpoints:
         post: views.CheckPost = read_json(request.body or b"{}", views.CheckPost)
         given = post.definition
         text = given.encode() if isinstance(given, str) else msgspec.json.encode(given)
-        checked = await check_text(text, request.namespace, self._expressions)
-        shown = [views.ComplaintView(one.state, one.field, one.reason, one.warning) for one in checked.complaints]
-        return json_response(views.CheckView(checked.is_valid, shown))
+        complaints = await self._check.check_text(text, request.namespace)
+        shown = [views.ComplaintView(one.state, one.field, one.reason, one.warning) for one in complaints]
+        return json_response(views.CheckView(all(one.warning for one in complaints), shown))
 
 
 def _id(request: Request) -> str:

@@ -80,6 +80,7 @@ class Composer:
         """`payloads` is the memory for payloads. `count` is called with every component that has ended."""
         self._service = service
         self._registry = service.registry
+        self.capacity = service.capacity
         self._store = store
         self._resolve = resolve
         self._max_components = max_components
