@@ -54,6 +54,7 @@ COMMANDS = {
     "restore": CommandEntry("backup.restore", OPERATE),
     "service": CommandEntry("service.app", OPERATE),
     "replay": CommandEntry("replay.replay", OPERATE),
+    "whatif": CommandEntry("whatif.whatif", OPERATE),
     "study": CommandEntry("study.study", STUDY),
     "simulate": CommandEntry("simulate.simulate", STUDY),
     "compare": CommandEntry("compare.compare", STUDY),

@@ -8,14 +8,12 @@ from collections.abc import Iterator
 from math import inf
 from pathlib import Path
 
-import msgspec
-
 from aliquot.core.errors import EventError, InputError
 from aliquot.core.scheduler import Scheduler
 from aliquot.live.history.records import CallTimeline
+from aliquot.live.history.steps import rows_before, timed_steps
 from aliquot.live.history.tracking import CallTracker
 from aliquot.live.invocations.journal import snapshot
-from aliquot.live.invocations.journal.format import read_step
 from aliquot.live.invocations.journal.writer import JournalStep
 from aliquot.live.store.base import JournalEntry
 from aliquot.live.store.journal import SegmentHead, read_heads, read_journal
@@ -26,13 +24,6 @@ RECOVERY_S = 10.0  # after its start a server takes up the calls of the one befo
 
 class HistoryMissingError(Exception):
     """The journal does not have the call. The text says why."""
-
-
-class _Head(msgspec.Struct, frozen=True):
-    """The part of a snapshot that tells its time and format, without the state."""
-
-    taken_ms: int
-    format: int = 1
 
 
 def read_timeline(data: Path, invocation: str, near_ms: int) -> CallTimeline:
@@ -57,41 +48,23 @@ def read_timeline(data: Path, invocation: str, near_ms: int) -> CallTimeline:
 
 def _first_rows(heads: Iterator[SegmentHead], near_ms: int) -> list[int]:
     """Return the first rows of the segments to begin with: the last one taken before the time, then a few older."""
-    readable, before = [], []
-    for head in heads:
-        taken = msgspec.msgpack.decode(head.body, type=_Head)
-        if taken.format == snapshot.FORMAT:
-            readable.append(head.row)
-            if taken.taken_ms <= near_ms:
-                before.append(head.row)
-    return (before or readable[:1])[: -MAX_OLDER_SEGMENTS - 1 : -1]
+    return rows_before(heads, near_ms)[: -MAX_OLDER_SEGMENTS - 1 : -1]
 
 
 def _follow(tracker: CallTracker, entries: Iterator[JournalEntry]) -> float:
     """Replay the entries until the call has ended. Return when the first run of a server began, in epoch seconds."""
     scheduler: Scheduler | None = None
-    head: snapshot.SchedulerSnapshot | None = None
-    offset_s: float | None = None  # from the scheduler's clock to epoch seconds
     began_s: float | None = None
-    for entry in entries:
-        if entry.number == 0:
-            head = snapshot.read(entry.body)
-            continue
-        if head is None:
-            break
-        step = read_step(entry.body, head.format)
-        if entry.number == 1 and (scheduler is None or step.first == 0):
-            if head.format != snapshot.FORMAT:
-                break
-            scheduler = snapshot.restore(head)
+    for step, at, before in timed_steps(entries):
+        if before is not None:
+            scheduler = snapshot.restore(before)
             tracker.begin_run(scheduler)
-            offset_s = head.taken_ms / 1000 - step.now
             if began_s is None:
-                began_s = head.taken_ms / 1000 if step.first == 0 else -inf
-        if scheduler is None or offset_s is None:
+                began_s = at if step.first == 0 else -inf
+        if scheduler is None:
             break
         _perform(scheduler, step)
-        tracker.take(step, scheduler, step.now + offset_s)
+        tracker.take(step, scheduler, at)
         if tracker.has_ended:
             break
     return -inf if began_s is None else began_s
