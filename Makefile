@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
 
-demo: $(VENV)/demo.stamp ## Start the platform, run three tenants, a borrowing slice, prefetched files, a workflow and deadlines, and show the results
+demo: $(VENV)/demo.stamp ## Start the platform, run three tenants, a borrowing slice, prefetched files, a workflow, deadlines and a start ahead, and show the results
 	$(BIN)/aliquot demo --out demo-output
 
 test: lint types architecture tests ## Check style, types and architecture, and run all tests

@@ -7,7 +7,7 @@ import pytest
 from aliquot.core.model import FunctionSpec, Times
 from aliquot.core.units import GIB
 from aliquot.sim.arrivals import Arrival, ListedWorkload
-from aliquot_bench.forecast.curves import QUICK_RUNS, RUNS, runs, starts_at, waited_at
+from aliquot_bench.forecast.curves import FEW_RUNS, QUICK_RUNS, RUNS, runs, starts_at, waited_at
 from aliquot_bench.forecast.measuring import IdleMemory, KeepAliveResult, measure
 from aliquot_bench.forecast.workload import SAMPLES, MinuteWorkload, read_sample
 
@@ -47,6 +47,13 @@ def test_every_policy_is_measured_in_both_sizes():
         assert len(runs(work, quick=quick)) == count
         named = {what.partition(",")[0] for what, _ in runs(work, quick=quick)}
         assert {"fixed_ttl", "hybrid_histogram", "hazard", "adaptive", "none with lru", "none with gdsf"} == named
+
+
+def test_a_large_sample_has_fewer_settings_if_it_is_to_be_quick():
+    work = workload(40, [20])
+    work.functions = {f"f{number}": work.functions["f"] for number in range(1000)}
+    assert len(runs(work, quick=True)) == FEW_RUNS
+    assert len(runs(work, quick=False)) == RUNS
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason="the real traces are not beside the repository")

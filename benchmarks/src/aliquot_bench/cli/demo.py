@@ -16,7 +16,11 @@ from aliquot.cli.console import output, progress, say
 from aliquot.core.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from aliquot.live.invocations.journal.replay import ReplayResult
     from aliquot.testing.server import LiveServer
+    from aliquot_bench.demo.tenants import CallSample
     from aliquot_bench.demo.workflow import WorkflowResult
 
 OPTIONS = ("--devices", "host:1", "--python", sys.executable, "--admission", "reservation")
@@ -32,9 +36,10 @@ def demo(
 ) -> None:
     """Start the platform, run three tenants, a borrowing slice, prefetched files, a workflow and deadlines on it.
 
-    Tables and pictures show the results.
+    Then a sandbox is started ahead of a regular call. Tables and pictures show the results.
     """
     from aliquot.testing.server import LiveServer
+    from aliquot_bench.demo.ahead import show_ahead
     from aliquot_bench.demo.deadlines import show_deadlines
     from aliquot_bench.demo.files import show_files
     from aliquot_bench.demo.report import draw, latency_table
@@ -49,7 +54,7 @@ def demo(
         examples = shutil.copytree(examples, Path(folder) / "examples")  # the training writes a file there
         server = LiveServer(Path(folder) / "data", *OPTIONS, folder=Path(folder))
         with progress() as bar:
-            task = bar.add_task("starting the platform", total=8)
+            task = bar.add_task("starting the platform", total=9)
             with server:
                 bar.update(task, advance=1, description="deploying the examples")
                 keys = _deploy_examples(server, examples)
@@ -65,27 +70,33 @@ def demo(
                 bar.update(task, advance=1, description="a workflow paints a picture")
                 workflow = _run_workflow(server, examples)
                 bar.update(task, advance=1, description="stopping")
+            bar.update(task, advance=1, description="a sandbox is started ahead of a regular call")
+            ahead = show_ahead(Path(folder))
         from aliquot.live.invocations.journal.replay import replay_file
 
         replayed = replay_file(server.data)
     output.print(latency_table(samples))
-    cold = sum(sample.cold for sample in samples)
-    say(f"{len(samples)} calls, {cold} of them cold. All processes of the platform have ended.")
-    same = "the same commands" if not replayed.differences else "DIFFERENT COMMANDS"
-    say(f"Replaying its journal through the core gave {same}: {replayed.steps} steps, {replayed.commands} commands.")
+    _tell(samples, replayed)
     output.print(borrow_table(borrow))
     if not borrow.enforced:
         say("Slices are NOT ENFORCED on this machine, as the table shows. `aliquot doctor` says why.")
     if not borrow.ok:
         say("The borrower did NOT get the idle compute, or did not give it back: see the table.")
-    for shown in (files, workflow, deadlines):
+    for shown in (files, workflow, deadlines, ahead):
         say(shown.text())
     draw(samples, out / "demo.png")
     draw_borrow(borrow, out / "borrow.png")
     say(f"Pictures: {out / 'demo.png'}, {out / 'borrow.png'}")
-    ok = borrow.ok and files.ok and workflow.ok and deadlines.ok and all(sample.ok for sample in samples)
-    if replayed.differences or not ok:
+    shown_ok = all(shown.ok for shown in (borrow, files, workflow, deadlines, ahead))
+    if replayed.differences or not shown_ok or not all(sample.ok for sample in samples):
         raise typer.Exit(1)
+
+
+def _tell(samples: "Sequence[CallSample]", replayed: "ReplayResult") -> None:
+    cold = sum(sample.cold for sample in samples)
+    say(f"{len(samples)} calls, {cold} of them cold. All processes of the platform have ended.")
+    same = "the same commands" if not replayed.differences else "DIFFERENT COMMANDS"
+    say(f"Replaying its journal through the core gave {same}: {replayed.steps} steps, {replayed.commands} commands.")
 
 
 def _deploy_examples(server: "LiveServer", examples: Path) -> dict[str, str]:

@@ -5,7 +5,18 @@ from pathlib import Path
 
 from aliquot.sim.plots import PlotLine, PlotPanel, draw_panels
 from aliquot_bench.base import BenchRequest
-from aliquot_bench.forecast.curves import FIXED, HAZARD, HYBRID, QUICK_RUNS, RANGES_H, RUNS, runs, starts_at, waited_at
+from aliquot_bench.forecast.curves import (
+    FEW_RUNS,
+    FIXED,
+    HAZARD,
+    HYBRID,
+    QUICK_RUNS,
+    RANGES_H,
+    RUNS,
+    runs,
+    starts_at,
+    waited_at,
+)
 from aliquot_bench.forecast.measuring import KeepAliveResult
 from aliquot_bench.forecast.workload import SAMPLES, MinuteWorkload, read_sample
 from aliquot_bench.result import PERCENT, BenchResult, Goal, ResultTable, at_least, at_most
@@ -23,9 +34,9 @@ class ForecastBench:
 
     def __init__(self, request: BenchRequest) -> None:
         self._request = request
-        self._names = list(SAMPLES)[:1] if request.quick else list(SAMPLES)
+        self._names = list(SAMPLES)
         self._points: dict[str, list[KeepAliveResult]] = {}
-        self.steps = QUICK_RUNS if request.quick else RUNS * len(self._names)
+        self.steps = QUICK_RUNS + FEW_RUNS if request.quick else RUNS * len(self._names)
 
     def run(self, on_step: Callable[[str], None]) -> BenchResult:
         goals, tables = [], []

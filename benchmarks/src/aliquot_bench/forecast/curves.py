@@ -15,7 +15,9 @@ DEVIATIONS = (1, 4, 16)
 PRICES = (0.2, 0.1, 0.05, 0.02, 0.01)
 HOST_PARTS = (0.2, 0.4, 0.6)  # of the memory of one sandbox of each function
 QUICK_MINUTES, QUICK_PRICES = (10, 20, 60), (0.1, 0.05, 0.02)
-RUNS, QUICK_RUNS = 23, 11  # simulations of a sample
+FEW_MINUTES, FEW_PRICES = (10, 20), (0.05, 0.02)  # on a large sample, if it is to be quick
+MAX_QUICK_FUNCTIONS = 500  # larger samples are large
+RUNS, QUICK_RUNS, FEW_RUNS = 23, 11, 5  # simulations of a sample
 
 Run = Callable[[MinuteWorkload], KeepAliveResult]
 
@@ -28,12 +30,15 @@ def runs(work: MinuteWorkload, *, quick: bool) -> list[tuple[str, Run]]:
         texts = {name: str(value) for name, value in params.items()}
         found.append((f"{keepalive}, {setting}", lambda work: measure(work, keepalive, texts, setting=setting)))
 
-    for minutes in QUICK_MINUTES if quick else MINUTES:
+    few = quick and len(work.functions) > MAX_QUICK_FUNCTIONS
+    for minutes in FEW_MINUTES if few else QUICK_MINUTES if quick else MINUTES:
         add(FIXED, f"{minutes} min", ttl_s=60 * minutes)
-    for hours in RANGES_H:
+    for hours in RANGES_H[-1:] if few else RANGES_H:
         add(HYBRID, f"{hours} h", bins=60 * hours)
-    for price in QUICK_PRICES if quick else PRICES:
+    for price in FEW_PRICES if few else QUICK_PRICES if quick else PRICES:
         add(HAZARD, f"price {price:g}", price=price)
+    if few:
+        return found
     for deviations in DEVIATIONS[-1:] if quick else DEVIATIONS:
         add("adaptive", f"{deviations} deviations", deviations=deviations)
     for eviction in EVICTIONS:

@@ -4,12 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from aliquot.learn.registry import EpochResult
-from aliquot.learn.training import TrainingProgress
+from aliquot.learn.training import TooFewSessionsError, TrainingProgress
 from aliquot_bench.base import BenchRequest
 from aliquot_bench.prediction import interference, trial
 from aliquot_bench.prediction.interference import InterferenceScores
 from aliquot_bench.prediction.picture import draw
-from aliquot_bench.prediction.sets import SETS, load
+from aliquot_bench.prediction.sets import SETS, TRAINING_PARTS, load
 from aliquot_bench.prediction.trained import load_or_train
 from aliquot_bench.prediction.trial import SetResult
 from aliquot_bench.result import PERCENT, BenchResult, Goal, ResultTable, at_least, at_most
@@ -26,19 +26,21 @@ class PredictionBench:
     """The benchmark `prediction`."""
 
     needs_data = True
-    steps = 2 * len(SETS) + 1
+    steps = 2 * len(TRAINING_PARTS) * len(SETS) + 1
 
     def __init__(self, request: BenchRequest) -> None:
         self._request = request
-        self._trials: dict[str, SetResult] = {}
+        self._trials: dict[str, SetResult] = {}  # of the last split
+        self._splits: list[tuple[float, SetResult]] = []  # of all splits
         self._missing: list[str] = []
         self._curve: list[EpochResult] = []
         self._outcome: InterferenceScores | None = None
 
     def run(self, on_step: Callable[[str], None]) -> BenchResult:
         for name in SETS:
-            on_step(f"{name}: training, or loading the trained predictors")
-            self._train_and_score(name, on_step)
+            for part in TRAINING_PARTS:
+                on_step(f"{name}, {part:.0%} learned: training, or loading the trained predictors")
+                self._train_and_score(name, part, on_step)
         on_step("eight users at once")
         try:
             self._outcome = interference.measure(self._request.data, _MAX_USER_STEPS[self._request.quick])
@@ -49,19 +51,27 @@ class PredictionBench:
     def draw(self, path: Path) -> None:
         draw(list(self._trials.values()), self._curve, path)
 
-    def _train_and_score(self, name: str, on_step: Callable[[str], None]) -> None:
+    def _train_and_score(self, name: str, part: float, on_step: Callable[[str], None]) -> None:
         quick = self._request.quick
+        max_steps = MAX_QUICK_STEPS.get(name, MAX_QUICK_STEPS_OTHERS) if quick else None
         try:
-            recorded = load(
-                name, self._request.data, MAX_QUICK_STEPS.get(name, MAX_QUICK_STEPS_OTHERS) if quick else None
-            )
+            recorded = load(name, self._request.data, max_steps, part)
         except OSError:
-            self._missing.append(name)
+            if name not in self._missing:
+                self._missing.append(name)
             on_step(f"{name} is missing")
             return
-        trained = load_or_train(recorded, quick=quick, on_progress=_ignore)
+        try:
+            trained = load_or_train(recorded, quick=quick, on_progress=_ignore)
+        except TooFewSessionsError:
+            self._missing.append(f"{name}, {part:.0%} learned: its {len(recorded.training)} sessions are too few")
+            on_step(f"{name} has too few sessions")
+            return
         on_step(f"{name}: {len(recorded.test)} sessions")
-        self._trials[name] = trial.run(recorded, trained, MAX_QUICK_PLACES if quick else MAX_PLACES)
+        found = trial.run(recorded, trained, MAX_QUICK_PLACES if quick else MAX_PLACES)
+        self._splits.append((part, found))
+        if part == TRAINING_PARTS[-1]:
+            self._trials[name] = found
         if name == "FIFA":
             self._curve = trained.manifest.curve
 
@@ -69,16 +79,20 @@ class PredictionBench:
 
     def _tables(self) -> list[ResultTable]:
         tables = [_of_set(one) for one in self._trials.values()]
-        likely: list[list[str | float | None]] = [
+        splits: list[list[str | float | None]] = [
             [
-                one.name, one.winner, one.likely.predicted,
+                one.name, PERCENT * part, one.winner, one.shortfall_top1, one.shortfall_top5, one.likely.predicted,
                 None if one.likely.opened_share is None else PERCENT * one.likely.opened_share,
                 1000 * one.likely.seconds,
             ]
-            for one in self._trials.values()
+            for part, one in self._splits
         ]  # fmt: skip
-        columns = ["set", "chosen", "files told above 0.75", "of these opened, %", "one question, ms"]
-        tables.append(ResultTable("The likely set: files named for the rest of a session", columns, likely))
+        columns = [
+            "set", "learned, %", "chosen", "top-1 below the best", "top-5 below the best", "files told above 0.75",
+            "of these opened, %", "one question, ms",
+        ]  # fmt: skip
+        title = "Splits by time: the chosen predictor against the best single one, and files named for a session's rest"
+        tables.append(ResultTable(title, columns, splits))
         if self._outcome is not None:
             rows: list[list[str | float | None]] = [
                 ["each user alone", PERCENT * self._outcome.alone.top1, PERCENT * self._outcome.alone.top5],
@@ -104,8 +118,13 @@ class PredictionBench:
                 ahead = PERCENT * (getattr(ours, what) - getattr(theirs, what))
             goals.append(at_least(f"FIFA: lstm above markov1, {what}{_why(fifa)}", ahead, 0.1, "points"))
         goals += [
-            at_most(f"{one.name}: the chosen one ({one.winner}) below the best", one.shortfall, 1, "points")
-            for one in self._trials.values()
+            at_most(
+                f"{one.name}, {part:.0%} learned: the chosen one ({one.winner}) below the best",
+                one.shortfall,
+                1,
+                "points",
+            )
+            for part, one in self._splits
         ]
         networks = [one.predictors["lstm"] for one in self._trials.values() if "lstm" in one.predictors]
         slowest = max((1000 * one.p99_s for one in networks), default=None)
@@ -113,8 +132,13 @@ class PredictionBench:
         goals.append(at_most("lstm: one prediction, p99, slowest set", slowest, 1, "ms"))
         goals.append(at_most("lstm: on disk, largest set", largest, MAX_NETWORK_BYTES, "bytes"))
         goals += [
-            at_least(f"{one.name}: files told above 0.75 that were opened", PERCENT * one.likely.opened_share, 75, "%")
-            for one in self._trials.values()
+            at_least(
+                f"{one.name}, {part:.0%} learned: files told above 0.75 that were opened",
+                PERCENT * one.likely.opened_share,
+                75,
+                "%",
+            )
+            for part, one in self._splits
             if one.likely.opened_share is not None and one.likely.predicted >= _MIN_PREDICTED
         ]
         if self._outcome is not None:

@@ -15,7 +15,7 @@ from aliquot.storage.records import FileAccess, Found
 IDLE_S = 30 * 60
 SESSION_BLOCKS = 512  # per session, for a block trace without sessions
 PAGE_BYTES = 4096
-TRAINING_PART = 0.7  # part of the sessions
+TRAINING_PARTS = (0.3, 0.5, 0.7)  # parts of the sessions to learn from; the tables are of the last
 _STARTS = Path("self_strace_python") / "self_strace_file_access.csv.xz"
 
 
@@ -106,8 +106,11 @@ SETS: dict[str, Callable[[Path], list[Session]]] = {
 }
 
 
-def load(name: str, data: Path, max_steps: int | None) -> RecordedSet:
-    """Load the sessions with the newest `max_steps` steps of a set. Raise `OSError` if the set is missing."""
+def load(name: str, data: Path, max_steps: int | None, part: float = TRAINING_PARTS[-1]) -> RecordedSet:
+    """Load the sessions with the newest `max_steps` steps of a set, and split them by time at this part of them.
+
+    Raise `OSError` if the set is missing.
+    """
     sessions = [session for session in SETS[name](data) if len(session) > 1]
     if max_steps is not None:
         total, first = 0, len(sessions)
@@ -115,7 +118,7 @@ def load(name: str, data: Path, max_steps: int | None) -> RecordedSet:
             first -= 1
             total += len(sessions[first])
         sessions = sessions[first:]
-    border = int(TRAINING_PART * len(sessions))
+    border = int(part * len(sessions))
     return RecordedSet(name, sessions[:border], sessions[border:])
 
 

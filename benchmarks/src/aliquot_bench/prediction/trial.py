@@ -51,10 +51,21 @@ class SetResult(Struct, frozen=True):
     @property
     def shortfall(self) -> float:
         """Return how many points the chosen predictor is below the best single one, in top-1 or top-5."""
-        singles = [one.score for name, one in self.predictors.items() if name != "blend"]
+        return max(self.shortfall_top1, self.shortfall_top5)
+
+    @property
+    def shortfall_top1(self) -> float:
         chosen = self.predictors[self.winner].score
-        few = max(one.top5 for one in singles) - chosen.top5
-        return 100 * max(max(one.top1 for one in singles) - chosen.top1, few)
+        return 100 * (max(one.top1 for one in self._singles) - chosen.top1)
+
+    @property
+    def shortfall_top5(self) -> float:
+        chosen = self.predictors[self.winner].score
+        return 100 * (max(one.top5 for one in self._singles) - chosen.top5)
+
+    @property
+    def _singles(self) -> list[Score]:
+        return [one.score for name, one in self.predictors.items() if name != "blend"]
 
 
 def run(recorded: RecordedSet, trained: TrainedSet, max_places: int) -> SetResult:
