@@ -2,21 +2,19 @@
 
 import pytest
 from msgspec.structs import replace
+from recorded_steps import EPOCH_S, recorded_steps
 
 from aliquot.config import PolicySettings
 from aliquot.core.errors import InputError
 from aliquot.core.model import CPU, DeviceSpec, FunctionSpec, Times
 from aliquot.core.units import GIB
-from aliquot.live.invocations.journal.writer import JournalStep
-from aliquot.policies.queueing import QUEUEING
 from aliquot.sim.arrivals import Arrival, ListedWorkload
-from aliquot.sim.engine import Scenario, Simulation
+from aliquot.sim.engine import Scenario
 from aliquot.whatif.reading import RecordedWindow
 from aliquot.whatif.recording import Recording
 from aliquot.whatif.running import run_what_if
 from aliquot.whatif.scenario import listed_functions, make_scenario
 
-EPOCH_S = 1_700_000_000
 GPU = DeviceSpec("gpu-1", memory_bytes=4 * GIB, concurrency=2)
 FUNCTIONS = [
     FunctionSpec("short", GIB, times=Times(None, 0.5, 0.1)),
@@ -25,25 +23,10 @@ FUNCTIONS = [
 ]
 
 
-def record(scenario, settings, max_calls=100_000):
-    """Simulate a scenario as if it were a live server, and record what its journal would have."""
-    recording = Recording(max_calls)
-    live = Simulation(scenario, settings, scenario.workload.overview(), QUEUEING, None)
-    decide = live.scheduler.step
-
-    def step(now, events):
-        commands = decide(now, events)
-        recording.take(JournalStep(0, now, list(events), commands), EPOCH_S + now)
-        return commands
-
-    live.scheduler.step = step
-    for _ in live.moments():
-        pass
-    return recording
-
-
 def window_of(scenario, settings, from_s=0.0, **options):
-    recording = record(scenario, settings, **options)
+    recording = Recording(**options)
+    for step, at in recorded_steps(scenario, settings):
+        recording.take(step, at)
     return RecordedWindow(recording, settings, (), EPOCH_S + from_s, EPOCH_S + 1000)
 
 

@@ -55,6 +55,7 @@ COMMANDS = {
     "service": CommandEntry("service.app", OPERATE),
     "replay": CommandEntry("replay.replay", OPERATE),
     "whatif": CommandEntry("whatif.whatif", OPERATE),
+    "trace": CommandEntry("trace.trace", OPERATE),
     "study": CommandEntry("study.study", STUDY),
     "simulate": CommandEntry("simulate.simulate", STUDY),
     "compare": CommandEntry("compare.compare", STUDY),
