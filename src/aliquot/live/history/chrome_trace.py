@@ -74,7 +74,7 @@ class ChromeTrace:
     """Takes the steps of a journal one after another, and gives the events of the trace."""
 
     def __init__(self, from_s: float) -> None:
-        """What ends before `from_s`, in epoch seconds, is left out."""
+        """Begin at `from_s`, in epoch seconds. Earlier ends are left out."""
         self._from_us = 1e6 * from_s
         self._events = TraceEvents(self._from_us)
         self._queues = self._events.process("queues")
