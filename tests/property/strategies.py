@@ -51,13 +51,15 @@ def functions(draw, *, simple=False):
             draw(st.sampled_from([1, 1, 0.5, 3])),
             instances=None if simple else draw(st.sampled_from([None, None, 1, 2])),
             batch=1 if simple else draw(st.sampled_from([1, 1, 2, 4])),
+            run_bytes=0 if simple else draw(st.sampled_from([0, 0, 1, 3])),
+            one_per_device=not simple and draw(st.sampled_from([False, False, True])),
         )
     return made
 
 
 def _that_fits(function, present):
     """Reduce functions that take two devices to one if there are no two devices of a kind."""
-    return function if misfit(function, present) is None else replace(function, share=1)
+    return function if misfit(function, present) is None else replace(function, share=1, run_bytes=0)
 
 
 @st.composite

@@ -93,6 +93,8 @@ def test_random_failures_lose_no_call(policy, seed, keepalive, host_memory_bytes
             function("both", share=2, memory_bytes=2 * GIB),
             replace(function("together", datasets=("images",)), batch=4),
             replace(function("few together", share=0.3), batch=3, instances=2),
+            replace(function("graph", share=0.5), run_bytes=2 * GIB, one_per_device=True),
+            replace(function("arena", share=0.3, memory_bytes=0), run_bytes=GIB, runs_ahead=True),
             replace(function("together on cpu", share=0), batch=8, runs_ahead=True),
         ],
         seed=seed,

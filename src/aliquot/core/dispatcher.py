@@ -208,8 +208,8 @@ class Dispatcher:
         With riders it leads a batch. With a size above 1 the first invocations in the queue ride along, too.
         """
         self._pool.assign(sandbox, invocation)
-        if sandbox.state is HOST_WARM:
-            self._pool.load(sandbox, "a call was dispatched to it", invocation.id, now=now)
+        if sandbox.state is HOST_WARM or invocation.flow.spec.run_bytes:
+            self._pool.bring_memory(sandbox, invocation, now=now)
         invocation.sandbox = sandbox
         invocation.dispatched = now
         invocation.change(DISPATCH, now)
@@ -312,6 +312,7 @@ class Dispatcher:
         unqueue(flow, invocation)
         flow.in_flight += 1
         self._pool.assign(sandbox, invocation)
+        self._pool.bring_memory(sandbox, invocation, now=now)
         invocation.sandbox = sandbox
         invocation.dispatched = now
         invocation.change(DISPATCH, now)

@@ -10,6 +10,7 @@ from aliquot.core.device import Device
 from aliquot.core.flow import Flow
 from aliquot.core.model import FlowKey
 from aliquot.core.records import Invocation
+from aliquot.core.run_memory import may_be_on, start_bytes
 from aliquot.core.units import MIB
 
 MAX_EXPLAINED_DEVICES = 4
@@ -87,8 +88,10 @@ def _lacking(flow: Flow, device: Device) -> str:
     if not view.has_slot(flow, device):
         return f"a share of {device.shares_used:g} is taken, and it needs {flow.spec.share_on(device.spec):g}"
     available = device.free_bytes + device.evictable_bytes
-    if flow.spec.memory_bytes > available:
-        return f"{available / MIB:.0f} MiB of memory can be freed, and it needs {flow.spec.memory_bytes / MIB:.0f}"
+    if not may_be_on(flow, device):
+        return "its sandbox there is in use, and it may have one on each device"
+    if (needed := start_bytes(flow.spec)) > available:
+        return f"{available / MIB:.0f} MiB of memory can be freed, and it needs {needed / MIB:.0f}"
     if not device.host.allows(flow):
         return "the memory of its host is taken"
     return f"its function takes {flow.spec.device_count} devices, and too few are free"

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from math import inf
 
 from aliquot.core.model import DeviceSpec, FunctionSpec
+from aliquot.core.run_memory import start_bytes
 
 MAX_NAMED = 4  # equal devices that a refusal names one by one
 _TOLERANCE = 1e-9  # of sums of shares
@@ -134,6 +135,8 @@ def misfit_on(function: FunctionSpec, device: DeviceSpec) -> str | None:
         return "kind cpu, and the function declares no time there"
     if device.alone and function.device_count > 1:
         return "a sandbox on it cannot use a second device"
-    if device.memory_bytes is not None and function.memory_bytes > device.memory_bytes:
-        return f"needs {function.memory_bytes} bytes of {device.memory_bytes}"
+    needed = start_bytes(function)
+    if device.memory_bytes is not None and needed > device.memory_bytes:
+        runs = f", {function.run_bytes} of them while it runs" if function.run_bytes else ""
+        return f"needs {needed} bytes of {device.memory_bytes}{runs}"
     return None

@@ -32,8 +32,8 @@ class Flow:
         "ahead", "arrivals", "batches", "classes", "closed", "domain", "expiry", "first_arrival", "held_back",
         "idle_by_device", "in_flight", "index", "interarrival_deviation_s", "kept", "key", "last_arrival",
         "last_serviced", "misfit", "node_wait", "outlook", "places", "promised", "queue", "queued",
-        "recent_interarrival_s", "riders", "run_estimate_s", "run_estimates_s", "sandboxes", "spec", "start_estimate_s",
-        "tenant_weight", "timer_at", "weight",
+        "recent_interarrival_s", "riders", "run_estimate_s", "run_estimates_s", "sandboxes", "sandboxes_on", "spec",
+        "start_estimate_s", "tenant_weight", "timer_at", "weight",
     )  # fmt: skip
 
     def __init__(self, index: int, key: FlowKey, spec: FunctionSpec, domain: "Domain") -> None:
@@ -61,6 +61,7 @@ class Flow:
         self.run_estimates_s: dict[str, float] = {}  # by kind of device
         self.start_estimate_s: float | None = None  # measured cold starts
         self.sandboxes: dict[int, Sandbox] = {}
+        self.sandboxes_on: dict[int, int] = {}  # their number by index of device, if it may have one on each
         self.idle_by_device: dict[int, IdleSandboxes] = {}  # of every device that has had an idle one
         self.places: IdlePlaces | None = None  # kept up to date if its domain has many devices
         self.kept = 0  # idle sandboxes that are kept for sessions

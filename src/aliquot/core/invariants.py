@@ -6,6 +6,7 @@ Every test checks after every step, and so does `aliquot simulate --check`. It i
 from collections import Counter
 from collections.abc import Iterator
 
+from aliquot.core import run_memory
 from aliquot.core.admission import invariants as admission
 from aliquot.core.batches import Batch
 from aliquot.core.device import Device
@@ -71,14 +72,10 @@ def _device(device: Device, scheduler: Scheduler) -> Iterator[str]:
         not pooled and shares > 1 + extra / slots + SHARE_TOLERANCE
     ):
         yield f"{name} counts {device.shares_used} of its compute used, it is {shares}"
-    resident = sum(s.bytes for s in device.sandboxes.values() if s.holds_memory)
+    resident = sum(s.bytes * s.holds_memory + s.run_bytes for s in device.sandboxes.values())
     if device.resident_bytes != resident or device.free_bytes < 0:
         yield f"{name} ({device.spec.memory_bytes} bytes) counts {device.resident_bytes} resident, there are {resident}"
-    evictable = sum(
-        s.bytes
-        for s in device.sandboxes.values()
-        if (s.state is SandboxState.WARM and s.idle) or (s.state is SandboxState.STARTING and s.unused)
-    )
+    evictable = sum(s.evictable_bytes for s in device.sandboxes.values())
     if device.evictable_bytes != evictable:
         yield f"{name} counts {device.evictable_bytes} evictable bytes, there are {evictable}"
     pool_slots = scheduler.pool.slots
@@ -138,6 +135,7 @@ def _flow(flow: Flow) -> Iterator[str]:
         yield f"{flow.key} has {flow.queued} queued that fit nowhere"
     if flow.held_back and flow.misfit is None and flow.queued < room_in_queue(flow):
         yield f"{flow.key} holds {len(flow.held_back)} back without a reason"
+    yield from run_memory.violations(flow)
     in_flight = sum(len(sandbox.in_flight) for sandbox in flow.sandboxes.values())
     riders = in_flight - sum(sandbox.slots_taken for sandbox in flow.sandboxes.values())
     if (flow.in_flight, flow.riders) != (in_flight, riders):

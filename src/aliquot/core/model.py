@@ -108,6 +108,8 @@ class FunctionSpec(Struct, frozen=True):
     runs_ahead: bool = False  # short calls may be handed to its busy sandboxes (`ahead.py`)
     batch: int = 1  # maximum number of calls that run together (`batches.py`)
     warm: int = 0  # sandboxes that are held ready where there is room (`provisioning/`)
+    run_bytes: int = 0  # device memory that it needs besides, only while a call is in flight (`run_memory.py`)
+    one_per_device: bool = False  # it has at most one sandbox on a device
 
     def runs_on(self, device: DeviceSpec) -> bool:
         """Return whether the function can use this kind of device, whatever its size."""

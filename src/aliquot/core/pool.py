@@ -15,12 +15,14 @@ from aliquot.core.adoption import check_adoption
 from aliquot.core.commands import Command, LoadMemory, Purpose, StartSandbox, StopSandbox, UnloadMemory
 from aliquot.core.device import Device
 from aliquot.core.errors import EventError, PolicyError
+from aliquot.core.eviction_orders import make_stoppable, make_unevictable, make_unstoppable
 from aliquot.core.flow import Flow
 from aliquot.core.host_memory import HostMemory
 from aliquot.core.interfaces import ENDS_KEEP_ALIVE, Expiry, ExpiryAction, KeepAlive
-from aliquot.core.lifecycle import WARM, SandboxChange
+from aliquot.core.lifecycle import HOST_WARM, WARM, SandboxChange
 from aliquot.core.provisioning.unused import end_unused, first_unused, mark_unused
 from aliquot.core.records import Invocation, Sandbox, SessionState
+from aliquot.core.run_memory import count_sandbox, discount_sandbox, give_back, hold
 from aliquot.core.session_sandboxes import SessionSandboxes
 from aliquot.core.slices import SliceAllocator
 from aliquot.core.timers import Timers
@@ -61,7 +63,7 @@ class Pool:
             if self.slots is not None and device.spec.memory_bytes is not None:
                 self._free_pool_slot(device, invocation, now=now)
         self._free_host_memory(invocation, devices[0].host, now=now)
-        self._make_room(devices, flow.spec.memory_bytes, flow, invocation.id, now=now)
+        self._make_room(devices, flow.spec.memory_bytes + flow.spec.run_bytes, flow, invocation.id, now=now)
         sandbox = self._add(self.started + 1, flow, devices)
         sandbox.began = now
         key, place = flow.key, sandbox.place
@@ -78,7 +80,7 @@ class Pool:
         mark_unused(sandbox)
         self._add_idle(sandbox, now=now)
         if self.slots is not None or sandbox.host.limit is not None:
-            self._make_stoppable(sandbox, now=now)
+            make_stoppable(sandbox, self.slots, now=now)
         self._outbox.append(StartSandbox(sandbox.id, *flow.key, sandbox.place, "", purpose, reason))
         self._slices.create(sandbox)
         return sandbox
@@ -102,6 +104,8 @@ class Pool:
         for device in devices:
             device.sandboxes[number] = sandbox
             device.resident_bytes += sandbox.bytes
+        if flow.spec.one_per_device:
+            count_sandbox(sandbox)
         sandbox.host.claimed += sandbox.host_bytes
         return sandbox
 
@@ -113,6 +117,14 @@ class Pool:
         for device in sandbox.devices:
             device.resident_bytes += sandbox.bytes
         self._outbox.append(LoadMemory(sandbox.id, reason))
+
+    def bring_memory(self, sandbox: Sandbox, invocation: Invocation, *, now: float) -> None:
+        """Load a sandbox for the invocation that it was given, and hold the memory that its run needs besides."""
+        if sandbox.state is HOST_WARM:
+            self.load(sandbox, "a call was dispatched to it", invocation.id, now=now)
+        size_bytes = sandbox.flow.spec.run_bytes
+        self._make_room(sandbox.devices, size_bytes, sandbox.flow, invocation.id, now=now)
+        hold(sandbox, size_bytes)
 
     def swap_in(self, flow: Flow, *, now: float) -> None:
         """Load the swapped-out sandboxes of the flow again, as far as they fit into free memory."""
@@ -142,6 +154,8 @@ class Pool:
         """Make the sandbox idle, or stop it if it is retired. One that is pinned stays with its lane."""
         if sandbox.planned:
             vacate(sandbox)
+        if sandbox.run_bytes:
+            give_back(sandbox)
         if sandbox.retired is not None:
             self.stop(sandbox, sandbox.retired)
             return
@@ -152,7 +166,7 @@ class Pool:
             return
         self._add_idle(sandbox, now=now)
         if self.slots is not None or sandbox.host.limit is not None:
-            self._make_stoppable(sandbox, now=now)
+            make_stoppable(sandbox, self.slots, now=now)
         if self._expires_sandboxes:
             sandbox.expiry = self.keepalive.sandbox_idled(sandbox, now=now)
             if sandbox.expiry is not None:
@@ -166,7 +180,7 @@ class Pool:
         """Keep a sandbox that has just been released for the session, if the limits allow, instead of older ones."""
         if not session.alive or sandbox.state is not WARM or not self.session_sandboxes.may_keep(sandbox):
             return
-        self._make_unevictable(sandbox)
+        make_unevictable(sandbox, self.slots)
         self.session_sandboxes.add(sandbox, session)
         for device in sandbox.devices:
             while (other := self.session_sandboxes.surplus(device)) is not None:
@@ -180,7 +194,7 @@ class Pool:
         for device in sandbox.devices:
             if device.bounded:
                 device.memory_order.add(sandbox, now=now)
-        self._make_stoppable(sandbox, now=now)
+        make_stoppable(sandbox, self.slots, now=now)
         if sandbox.deferred_expiry is not None:
             self.expire(sandbox, sandbox.deferred_expiry)
 
@@ -213,6 +227,10 @@ class Pool:
         if sandbox.lane is not None:
             sandbox.lane.lose(sandbox)
         sandbox.host.forget(sandbox)
+        if sandbox.flow.sandboxes_on:
+            discount_sandbox(sandbox)
+        if sandbox.run_bytes:
+            give_back(sandbox)
         for device in sandbox.devices:
             device.memory_order.forget(sandbox)
             device.pool_order.forget(sandbox.pool_candidate)
@@ -300,26 +318,6 @@ class Pool:
         if len(idle.resident) == 1:
             flow.domain.policy.residency_changed(flow, device)
 
-    def _make_stoppable(self, sandbox: Sandbox, *, now: float) -> None:
-        """List an idle sandbox among those that may be stopped, if the pool or the host's memory is bounded."""
-        if self.slots is not None:
-            for device in sandbox.devices:
-                device.pool_order.add(sandbox.pool_candidate, now=now)
-        sandbox.host.add_idle(sandbox, now=now)
-
-    def _make_unevictable(self, sandbox: Sandbox) -> None:
-        """Take a sandbox out of all eviction orders."""
-        self._make_unstoppable(sandbox)
-        for device in sandbox.devices:
-            device.memory_order.remove(sandbox)
-
-    def _make_unstoppable(self, sandbox: Sandbox) -> None:
-        """Take a sandbox out of the lists of those that may be stopped."""
-        sandbox.host.remove_idle(sandbox)
-        if self.slots is not None:
-            for device in sandbox.devices:
-                device.pool_order.remove(sandbox.pool_candidate)
-
     def remove_idle(self, sandbox: Sandbox) -> None:
         """Take a sandbox out of all lists of idle ones."""
         device, flow = sandbox.device, sandbox.flow
@@ -329,7 +327,7 @@ class Pool:
         if sandbox.session is not None:
             self.session_sandboxes.remove(sandbox, sandbox.session)
         if self.slots is not None or sandbox.host.limit is not None:
-            self._make_unstoppable(sandbox)
+            make_unstoppable(sandbox, self.slots)
         resident = idle.resident.pop(sandbox.id, None) is not None
         if not resident and idle.not_resident.pop(sandbox.id, None) is None:
             return  # it has just started and was never idle

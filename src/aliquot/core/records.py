@@ -153,8 +153,8 @@ class Sandbox:
     __slots__ = (
         "ahead", "batch", "began", "bytes", "deferred_expiry", "device", "devices", "expiry", "flow", "host",
         "host_bytes", "host_candidate", "id", "invocation", "lane", "occupies", "place", "planned", "pool_candidate",
-        "ready_at", "reload_s", "retired", "session", "sizes_run", "slice", "state", "timer_at", "unload_when_ready",
-        "unused", "uses",
+        "ready_at", "reload_s", "retired", "run_bytes", "session", "sizes_run", "slice", "state", "timer_at",
+        "unload_when_ready", "unused", "uses",
     )  # fmt: skip
 
     def __init__(self, number: int, flow: "Flow", devices: "tuple[Device, ...]") -> None:
@@ -166,6 +166,7 @@ class Sandbox:
         self.host = device.host  # memory of its node
         self.place = place_of([each.spec for each in devices])
         self.bytes = flow.spec.memory_bytes  # on each device
+        self.run_bytes = 0  # held on each device while a call is in flight
         self.host_bytes = flow.spec.host_bytes
         times = flow.spec.times_on(device.spec)
         self.reload_s = times.load_s or 0  # to load its bytes to the device again
@@ -232,6 +233,13 @@ class Sandbox:
     def swappable(self) -> bool:
         """Return whether swapping it out frees bounded memory."""
         return any(device.spec.memory_bytes is not None for device in self.devices)
+
+    @property
+    def evictable_bytes(self) -> int:
+        """Return its bytes on each device if others may have them, because it is idle or was only started ahead."""
+        if self.state is SandboxState.WARM:
+            return self.bytes if self.idle else 0
+        return self.bytes if self.unused and self.state is SandboxState.STARTING else 0
 
     @property
     def holds_memory(self) -> bool:

@@ -14,6 +14,7 @@ from aliquot.core.interfaces import Eviction, Packing, Queueing
 from aliquot.core.model import DeviceSpec, FlowKey, FunctionSpec, NodeSpec
 from aliquot.core.nodes import Node
 from aliquot.core.records import SessionState
+from aliquot.core.run_memory import sandboxes_by_device
 from aliquot.core.tenant_slots import TenantSlots
 from aliquot.core.validate import device_problems
 
@@ -182,6 +183,7 @@ class Registry:
     def set_function(self, flow: Flow, function: FunctionSpec) -> None:
         """Set the flow's function, and forget the run times of an older version."""
         flow.spec = function
+        flow.sandboxes_on = sandboxes_by_device(flow) if function.one_per_device else {}
         self._packing.opened(flow)
         _set_weights(flow, self.tenant_weights.get(flow.key.tenant, 1))
         flow.forget_runs()

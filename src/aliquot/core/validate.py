@@ -16,6 +16,8 @@ def function_problems(function: FunctionSpec) -> Iterator[str]:
     yield from _share_problems(function)
     if function.memory_bytes < 0:
         yield f"memory_bytes {function.memory_bytes} is below 0"
+    if function.run_bytes < 0:
+        yield f"run_bytes {function.run_bytes} is below 0"
     if function.host_bytes < 0:
         yield f"host_bytes {function.host_bytes} is below 0"
     if function.instances is not None and function.instances < 1:

@@ -19,6 +19,7 @@ from aliquot.core.device_index import (
 from aliquot.core.lifecycle import HOLDS_DEVICE_MEMORY, SandboxState
 from aliquot.core.model import DeviceSpec, FlowKey, FunctionSpec
 from aliquot.core.places import other_devices
+from aliquot.core.run_memory import room_to_run
 
 if TYPE_CHECKING:
     from aliquot.core.device import Device
@@ -68,6 +69,8 @@ class SandboxView(Protocol):
     def devices(self) -> "Sequence[DeviceView]": ...  # `device` first; several only if the function takes whole devices
     @property
     def state(self) -> SandboxState: ...
+    @property
+    def evictable_bytes(self) -> int: ...  # that others may have
     @property
     def session(self) -> object: ...  # the session it is kept for, or None
 
@@ -164,6 +167,8 @@ class FlowView(Protocol):
     def start_estimate_s(self) -> float | None: ...  # measured cold starts
     @property
     def sandboxes(self) -> "Mapping[int, SandboxView]": ...
+    @property
+    def sandboxes_on(self) -> Mapping[int, int]: ...  # their number by index of device, if it may have one on each
     def swapped_out(self) -> "Sequence[SandboxView]": ...
     def idle_on(self, device: DeviceView) -> SandboxView | None: ...
     def idle_places(self) -> Sequence[tuple[DeviceView, SandboxView]]: ...  # a few of them, among many devices
@@ -366,9 +371,10 @@ class View:
             return False
         spec = flow.spec
         return (
-            spec.memory_bytes <= device.free_bytes + device.evictable_bytes
+            spec.memory_bytes + spec.run_bytes <= device.free_bytes + device.evictable_bytes
             and self.has_slot(flow, device)
             and spec.runs_on(device.spec)
+            and not (spec.one_per_device and device.index in flow.sandboxes_on)
         )
 
     def can_use(self, sandbox: SandboxView) -> bool:
@@ -386,7 +392,4 @@ class View:
         for device in sandbox.devices:
             if device.plan is not None and not device.plan.permits(sandbox.flow, self.now):
                 return False
-        if sandbox.state in HOLDS_DEVICE_MEMORY:
-            return True
-        needed = spec.memory_bytes
-        return all(needed <= device.free_bytes + device.evictable_bytes for device in sandbox.devices)
+        return (sandbox.state in HOLDS_DEVICE_MEMORY and not spec.run_bytes) or room_to_run(sandbox)

@@ -47,7 +47,13 @@ class ClairvoyantQueueing(Queueing):
         return Choice(flow, *place, "next of the whole trace") if place else None
 
     def dispatched(self, flow: FlowView, invocation: InvocationView, device: DeviceView, view: View) -> None:
-        self._next = None
+        if self._next is flow:
+            self._next = None
+            return
+        for calls in (self._buckets or {}).values():  # a rider of the batch that the last one leads
+            if flow in calls:
+                calls.remove(flow)
+                return
 
     def _draw_next(self) -> FlowView:
         if self._buckets is None:

@@ -61,6 +61,9 @@ def write_functions(functions: Iterable[FunctionSpec], path: Path) -> None:
     header = ["name", "run_s", "cold_s", "memory_mib", "load_s", "weight", *(["share"] if shares else [])]
     header += ["datasets"] if datasets else []
     header += ["batch"] if batches else []
+    run_bytes = any(function.run_bytes for function in listed)
+    one_per_device = any(function.one_per_device for function in listed)
+    header += (["run_mib"] if run_bytes else []) + (["one_per_device"] if one_per_device else [])
     with _create(path) as file:
         writer = csv.writer(file, lineterminator="\n")
         own_columns = [f"{time}@{kind}" for time, kind in own]
@@ -72,6 +75,8 @@ def write_functions(functions: Iterable[FunctionSpec], path: Path) -> None:
             line += [function.share] if shares else []
             line += [SEPARATOR.join(function.datasets)] if datasets else []
             line += [function.batch] if batches else []
+            line += [function.run_bytes / MIB] if run_bytes else []
+            line += [int(function.one_per_device)] if one_per_device else []
             by_kind = function.times_by_kind
             line += [getattr(by_kind[kind], time) if kind in by_kind else None for time, kind in own]
             line += [by_kind[kind].batch_s.get(size) if kind in by_kind else None for kind, size in sizes]

@@ -103,11 +103,11 @@ def _late(row: CsvRow) -> Late:
 class FunctionsFile:
     """A functions file: `name,run_s,cold_s,memory_mib`, and optional columns.
 
-    These are `load_s,share,weight,datasets,host_mib,batch,run_s@KIND,run_s@KIND/SIZE`.
+    These are `load_s,share,weight,datasets,host_mib,run_mib,one_per_device,batch,run_s@KIND,run_s@KIND/SIZE`.
     """
 
     required = ("name", "run_s", "cold_s", "memory_mib")
-    optional = ("load_s", "share", "weight", "datasets", "host_mib", "batch")
+    optional = ("load_s", "share", "weight", "datasets", "host_mib", "run_mib", "one_per_device", "batch")
     by_kind = ("run_s@", "cold_s@", "load_s@")
 
     def __init__(self, path: Path) -> None:
@@ -154,7 +154,16 @@ def _function(row: CsvRow) -> FunctionSpec:
         host_bytes=round((row.optional("host_mib", "MiB, 0 or more") or 0) * MIB),
         datasets=tuple(filter(None, row.values.get("datasets", "").strip().split(SEPARATOR))),
         batch=_batch_size(row),
+        run_bytes=round((row.optional("run_mib", "MiB, 0 or more") or 0) * MIB),
+        one_per_device=_one_per_device(row),
     )
+
+
+def _one_per_device(row: CsvRow) -> bool:
+    text = row.values.get("one_per_device", "").strip() or "0"
+    if text not in ("0", "1"):
+        raise row.error(f"one_per_device is '{text}'; it takes 0 or 1")
+    return text == "1"
 
 
 def _check_sizes(row: CsvRow) -> None:

@@ -60,7 +60,7 @@ class Plan:
         return [lane for device in devices for lane in self.open(device, now).lanes]
 
     def _candidates(self, flow: "Flow") -> "list[Device]":
-        if flow.spec.device_count > 1:
+        if flow.spec.device_count > 1 or flow.spec.run_bytes:  # a lane reserves one device, and no memory for runs
             return []
         domain = flow.domain
         if len(domain.devices) <= MAX_CANDIDATES:
