@@ -1,4 +1,4 @@
-"""Measure deadlines and budgets: in simulations against other methods, and decisions in one process.
+"""Measure deadlines and budgets: in simulations against other methods, decisions in one process, and a real server.
 
 A part that cannot be measured is listed with its reason, and the other parts still run.
 """
@@ -13,11 +13,20 @@ from aliquot_bench.environments import MeasurementError
 from aliquot_bench.result import BenchResult, Goal, ResultTable, at_least
 from aliquot_bench.slo.against_clockwork import ClockworkPart
 from aliquot_bench.slo.against_optimum import OptimumPart
+from aliquot_bench.slo.batches_live import BatchPart
 from aliquot_bench.slo.deciding import DecisionPart
+from aliquot_bench.slo.overload import OverloadPart
 from aliquot_bench.slo.part import SloPart, SloSizes, quick_sizes
 from aliquot_bench.slo.trouble import TroublePart
 
-PARTS: tuple[Callable[[SloSizes], SloPart], ...] = (ClockworkPart, OptimumPart, TroublePart, DecisionPart)
+PARTS: tuple[Callable[[SloSizes], SloPart], ...] = (
+    ClockworkPart,
+    OptimumPart,
+    TroublePart,
+    DecisionPart,
+    OverloadPart,
+    BatchPart,
+)
 
 
 class SloBench:

@@ -23,6 +23,9 @@ class SloSizes(Struct, frozen=True):
     flows_calls: int = 60_000
     tenants_s: float = 20
     decisions: int = 5000
+    live_s: float = 60  # of overload
+    live_rounds: int = 5  # of each comparison on a real server
+    live_round_s: float = 3
 
 
 def quick_sizes(data: Path) -> SloSizes:
@@ -35,6 +38,9 @@ def quick_sizes(data: Path) -> SloSizes:
         flows_calls=10_000,
         tenants_s=5,
         decisions=1000,
+        live_s=10,
+        live_rounds=2,
+        live_round_s=2,
     )
 
 
