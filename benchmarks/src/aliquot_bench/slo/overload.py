@@ -80,7 +80,7 @@ class OverloadPart:
             ["kept", outcome.kept],
             ["ran without a promise", outcome.unpromised],
             ["refused", len(outcome.refused_s)],
-            *([f"broken, {blame}", count] for blame, count in sorted(outcome.blames.items())),
+            *(_row(f"broken, {blame}", count) for blame, count in sorted(outcome.blames.items())),
             *([f"refusal, p{part} ms", _ms(outcome.refused_s, part)] for part in (50, 99)),
             *([f"/health, p{part} ms", _ms(outcome.health_s, part)] for part in (50, 99)),
             *([f"promised call, p{part} ms", _ms(outcome.ended_s, part)] for part in (50, 99)),
@@ -100,6 +100,10 @@ def _requests(client: NamespaceClient, rate: float, seconds: float) -> list[Time
         name = random.choice(list(DEADLINES_MS))
         requests.append(TimedRequest(at_s, call_message(client, name, deadline_ms=DEADLINES_MS[name])))
     return sorted(requests, key=lambda request: request.at_s)
+
+
+def _row(name: str, value: float) -> list[str | float | None]:
+    return [name, value]
 
 
 def _ms(seconds: Sequence[float], part: float) -> float | None:
