@@ -60,6 +60,8 @@ docs-benchmarks: $(VENV)/dev.stamp ## Measure the figures of docs/benchmarks.md 
 	  --plot docs/images/prediction.png
 	$(BIN)/aliquot bench prefetch --markdown docs/benchmarks/prefetch.md --json docs/benchmarks/prefetch.json \
 	  --plot docs/images/prefetch.png
+	$(BIN)/aliquot bench profile --markdown docs/benchmarks/profile.md --json docs/benchmarks/profile.json \
+	  --plot docs/images/profile.png
 	$(BIN)/aliquot bench sdk --markdown docs/benchmarks/sdk.md --json docs/benchmarks/sdk.json
 	$(BIN)/aliquot bench views --markdown docs/benchmarks/views.md --json docs/benchmarks/views.json \
 	  --plot docs/images/views.png

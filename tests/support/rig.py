@@ -15,6 +15,7 @@ from aliquot.live.invocations.call import Call
 from aliquot.live.invocations.journal.replay import replay_file
 from aliquot.live.invocations.sequences.composer import Composer
 from aliquot.live.invocations.service import Service
+from aliquot.live.profile.log import MIN_BYTES, ProfileLog
 from aliquot.live.store.base import Document
 from aliquot.live.store.records import FullName, Namespace
 from aliquot.live.store.sqlite import SqliteStore
@@ -43,6 +44,7 @@ class Rig:
             host_memory_bytes=2**40,
             result_cache_bytes=2**20,
             open_usage_file=lambda: UsageFile(folder / "usage.ring", MIN_FILE_BYTES),
+            profiles=ProfileLog(folder / "profile", MIN_BYTES),
         )
         self.catalogue = Catalogue(store, self.service)
         self.composer = Composer(self.service, store, self.catalogue.resolve)

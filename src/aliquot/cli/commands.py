@@ -47,6 +47,7 @@ COMMANDS = {
     "status": CommandEntry("status.status", OPERATE),
     "top": CommandEntry("status.top", OPERATE),
     "usage": CommandEntry("usage.usage", OPERATE),
+    "profile": CommandEntry("profile.app", OPERATE),
     "model": CommandEntry("model.app", OPERATE),
     "namespace": CommandEntry("namespace.app", OPERATE),
     "token": CommandEntry("token.token", OPERATE),

@@ -153,7 +153,7 @@ def up(
     keep_days: Annotated[float, typer.Option(min=0, help="The days for which activations and journal are kept.")] = 7,
     keep_size: Annotated[str, typer.Option(help="The maximum size of the activations and of the journal.")] = "4GiB",
     usage_size: Annotated[
-        str, typer.Option(help="The maximum size of the samples of accelerator use, see aliquot usage.")
+        str, typer.Option(help="The maximum size of the samples of aliquot usage, and of aliquot profile.")
     ] = "64MiB",
 ) -> None:
     """Start the platform on this machine. It runs until it is stopped (Ctrl-C).

@@ -56,6 +56,7 @@ from aliquot.live.node.local import LocalNode
 from aliquot.live.node.network.client import NodeNetwork
 from aliquot.live.node.network.messages import ApiAddress, RelaySettings
 from aliquot.live.node.sandbox_resources import tag_of
+from aliquot.live.profile.log import ProfileLog
 from aliquot.live.settings import ServerSettings
 from aliquot.live.store.base import StoreError
 from aliquot.live.store.data_directory import DataDirectory, write_private
@@ -164,6 +165,7 @@ async def _serve(
         api_host=url,
         images=settings.images,
         open_usage_file=lambda: UsageFile(data.usage, settings.usage_bytes),
+        profiles=ProfileLog(data.profile, settings.usage_bytes),
         secrets=SecretRegistry(store, SecretCipher(data.secrets_key), settings.gateway.secrets_per_namespace),
         result_cache_bytes=settings.result_cache_bytes,
     )

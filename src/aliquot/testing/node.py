@@ -22,6 +22,7 @@ class ScriptedNode:
         self.unloaded: list[int] = []
         self.slices: dict[int, tuple[float, float]] = {}
         self.weights: dict[str, float] = {}  # by tenant
+        self.pids: dict[int, int] = {}  # by sandbox
         self.used_so_far: dict[int, DeviceUsage] = {}
         self.unbuilt: set[tuple[str, ...]] = set()  # requirements whose environment is missing
         self.builds: list[tuple[tuple[str, ...], Callable[[Outcome | None], None]]] = []  # that have been asked for
@@ -85,6 +86,10 @@ class ScriptedNode:
 
     def build_status(self) -> list[BuildStatus]:
         return [BuildStatus(("guest",), requirements, True, 0.0) for requirements, _ in self.builds]
+
+    def pid_of(self, sandbox: int) -> int | None:
+        """Return the pid that the test has set."""
+        return self.pids.get(sandbox)
 
     def device_usage(self) -> list[DeviceUsage]:
         """Return the usage that the test has set."""

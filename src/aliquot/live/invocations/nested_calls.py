@@ -45,10 +45,15 @@ class NestedCalls:
         self._now = now  # the platform's clock
         self._ids = Ids()
         self._count: Callable[[Call], None] = lambda _: None
+        self._note: Callable[[str, str, str], None] = lambda *_: None
 
     def on_ended(self, count: Callable[[Call], None]) -> None:
         """Call `count` with every call between functions that has ended."""
         self._count = count
+
+    def on_called(self, note: Callable[[str, str, str], None]) -> None:
+        """Call `note` with the tenant and the flow of every call between functions, and the function that is called."""
+        self._note = note
 
     def begin_chain(self, sandbox: int, assignment: SandboxAssignment, chain: ChainCall) -> None:
         """Begin the first step of a chain whose run begins."""
@@ -69,6 +74,7 @@ class NestedCalls:
         if run.nested_count >= MAX_NESTED_CALLS:
             return TOO_MANY
         run.nested_count += 1
+        self._note(assignment.functions.tenant, assignment.functions.flow, function)
         caller = run.nested[-1] if run.nested else outermost
         call = NestedCall(
             outermost,

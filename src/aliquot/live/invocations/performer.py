@@ -36,7 +36,7 @@ from aliquot.core.events import (
     SandboxLost,
     SandboxStarted,
 )
-from aliquot.core.model import CPU
+from aliquot.core.places import Place
 from aliquot.live.catalogue.images import RuntimeImage
 from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.catalogue.secrets import SecretRegistry
@@ -53,13 +53,11 @@ from aliquot.live.invocations.promise_records import PromiseRecords, refused_out
 from aliquot.live.invocations.run_output import RunOutput
 from aliquot.live.invocations.sandbox_assignments import SandboxAssignment, SandboxAssignments
 from aliquot.live.node.base import NestedRun, Node, Outcome, Status
-from aliquot.live.usage.sampler import UsageSampler
 
 log = structlog.get_logger("aliquot.service")
 
 MAX_ATTEMPTS = 3  # of a call whose sandbox is lost before its run begins
 LOST = "its sandbox was lost"
-_ON_CPU = (CPU,)
 
 
 class CommandPerformer:
@@ -73,8 +71,8 @@ class CommandPerformer:
         assignments: SandboxAssignments,
         finisher: CallFinisher,
         flows: Flows,
-        usage: UsageSampler,
         *,
+        wake: Callable[[Place], None],
         post: Callable[[Event], None],
         arrive: Callable[[Call], None],
         now: Callable[[], float],
@@ -82,14 +80,17 @@ class CommandPerformer:
         images: tuple[RuntimeImage, ...],
         secrets: SecretRegistry,
     ) -> None:
-        """`post` passes events to the scheduler, and `arrive` reports the arrival of a call that is tried again."""
+        """`post` passes events to the scheduler, and `arrive` reports the arrival of a call that is tried again.
+
+        `wake` is called with the devices of a run that is about to begin.
+        """
         self._node = node
         self._fabric = fabric
         self._registry = registry
         self._assignments = assignments
         self._finisher = finisher
         self._flows = flows
-        self._usage = usage
+        self._wake = wake
         self._post = post
         self._arrive = arrive
         self._now = now
@@ -229,8 +230,7 @@ class CommandPerformer:
     def _dispatch(self, command: Dispatch) -> None:
         call = self._registry.calls[command.invocation]
         call.run.place, call.run.start, call.reason = command.place, command.start, command.reason
-        if command.place != _ON_CPU:
-            self._usage.wake(command.place)
+        self._wake(command.place)
         if call.objective is not None:
             call.objective.dispatched_s = self._now()
         assignment = self._assignments.get(command.sandbox)

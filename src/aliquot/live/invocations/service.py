@@ -20,6 +20,7 @@ from aliquot.core.events import (
     TenantWeightSet,
 )
 from aliquot.core.model import CPU
+from aliquot.core.places import Place
 from aliquot.live.catalogue.images import RuntimeImage
 from aliquot.live.catalogue.keys import EphemeralKeys
 from aliquot.live.catalogue.needs import parse_needs
@@ -43,6 +44,9 @@ from aliquot.live.invocations.pure_results import PureResults
 from aliquot.live.invocations.sandbox_assignments import SandboxAssignments
 from aliquot.live.invocations.status import describe
 from aliquot.live.node.base import Node
+from aliquot.live.profile.log import ProfileLog
+from aliquot.live.profile.profiler import Profiler
+from aliquot.live.profile.records import ProfileRow
 from aliquot.live.store.base import Store
 from aliquot.live.store.records import Action, Activation, Namespace
 from aliquot.live.usage.figures import with_usage
@@ -73,6 +77,7 @@ class Service:
         api_host: str = "",
         images: tuple[RuntimeImage, ...] = (),
         open_usage_file: Callable[[], UsageFile] | None = None,
+        profiles: ProfileLog | None = None,
         secrets: SecretRegistry | None = None,
         result_cache_bytes: int = 0,
     ) -> None:
@@ -93,6 +98,8 @@ class Service:
         self.calls = self.registry.calls
         self.sessions = self.registry.sessions
         self.usage = UsageSampler(node, self.scheduler, self._engine.post, open_usage_file)
+        self.profiler = Profiler(self.scheduler, node.pid_of, self.usage.sandboxes.get, self._profiled)
+        self._profiles = profiles
         self._shares = TenantShareSampler(self.scheduler, lambda: bool(self.calls))
         self.fabric = fabric or Fabric(store)
         self.secrets = secrets or SecretRegistry(store, SecretCipher(None))
@@ -107,7 +114,7 @@ class Service:
             SandboxAssignments(keys or EphemeralKeys()),
             self.finisher,
             self.flows,
-            self.usage,
+            wake=self._wake,
             post=self._engine.post,
             arrive=self._post_arrival,
             now=self._engine.now,
@@ -116,6 +123,7 @@ class Service:
             secrets=self.secrets,
         )
         self.nested_calls = self._performer.nested_calls
+        self.nested_calls.on_called(self.profiler.note)
         weights = self.scheduler.registry.tenant_weights
         self.results = PureResults(
             ResultCache(result_cache_bytes, lambda tenant: weights.get(tenant, 1)),
@@ -171,6 +179,9 @@ class Service:
         await self.estimates.stop()
         self._engine.stop()
         self.usage.stop()
+        self.profiler.stop()
+        if self._profiles is not None:
+            self._profiles.close()
         self._shares.stop()
         await self._node.stop()
         await self.fabric.stop()
@@ -288,6 +299,7 @@ class Service:
         node, stopping = self._node, self.registry.stopping
         found = describe(self.scheduler, node.usage(), node.build_status(), calls=len(self.calls), stopping=stopping)
         found["tenants"] = self._shares.rows()
+        found["profiler"] = self.profiler.status()
         self.usage.refresh()
         if self.results.ttls:
             found["results"] = self.results.status()
@@ -296,6 +308,16 @@ class Service:
         if self.fabric.figures:
             found["fabric"] = self.fabric.figures
         return with_usage(found, self.usage)
+
+    def _wake(self, place: Place) -> None:
+        """Begin to measure, because something is about to run."""
+        self.profiler.wake()
+        if place != _ON_CPU:
+            self.usage.wake(place)
+
+    def _profiled(self, rows: Sequence[ProfileRow]) -> None:
+        if self._profiles is not None:
+            self._profiles.add(rows)
 
     def _result_ended(self, call: Call) -> None:
         self.results.ended(call)

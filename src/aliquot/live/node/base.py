@@ -321,6 +321,10 @@ class Node(Protocol):
         """Return the builds of environments that run or wait, in the order in which they were asked for."""
         ...
 
+    def pid_of(self, sandbox: int) -> int | None:
+        """Return the pid of a sandbox's process, or None if it has none."""
+        ...
+
     def device_usage(self) -> list[DeviceUsage]:
         """Return what sandboxes have used of accelerators so far, and hold there now. Takes microseconds."""
         ...

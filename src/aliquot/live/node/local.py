@@ -248,8 +248,7 @@ class LocalNode(Node):
         options = self._result_bytes, self._reply_memory, handed
         sandbox = LocalSandbox(number, launch, cell, buffers, self, self._loop, *options)
         self._sandboxes[number] = sandbox
-        view = cell.take_view()
-        if view is not None:
+        if (view := cell.take_view()) is not None:
             self._views.open(number, launch, view)
         group = self._attachment.before_init(sandbox)
         sandbox.start(runtime.command(memory_bytes), data_bytes, group, waited_s=self._loop.time() - begun_s)
@@ -300,8 +299,7 @@ class LocalNode(Node):
         return (handle.logs.lines, *handle.waiting) if handle is not None else ()
 
     def stop_sandbox(self, sandbox: int) -> None:
-        handle = self._sandboxes.get(sandbox)
-        if handle is not None:
+        if (handle := self._sandboxes.get(sandbox)) is not None:
             self._end(handle)
         elif sandbox in self._pending:
             self._cancel_start(sandbox)
@@ -322,8 +320,7 @@ class LocalNode(Node):
             self._swapper.swap_out(handle)
 
     def load(self, sandbox: int) -> None:
-        handle = self._sandboxes.get(sandbox)
-        if handle is not None:
+        if (handle := self._sandboxes.get(sandbox)) is not None:
             self._queues.run(handle.launch.place, lambda: self._swapper.swap_in(handle, self._loaded))
 
     def _loaded(self, sandbox: LocalSandbox) -> None:
@@ -340,6 +337,9 @@ class LocalNode(Node):
 
     def build_status(self) -> list[BuildStatus]:
         return self._environments.status(now_s=self._loop.time())
+
+    def pid_of(self, sandbox: int) -> int | None:
+        return None if (handle := self._sandboxes.get(sandbox)) is None else handle.cell.process.pid
 
     def device_usage(self) -> list[DeviceUsage]:
         return self._drivers.usage()

@@ -9,6 +9,7 @@ from typing import Any
 from aliquot.core.errors import InputError
 
 DATABASE, LOCAL, LOCK, USAGE = "aliquot.db", "local.json", "lock", "usage.ring"
+PROFILE = "profile"
 OPERATOR_TOKEN = "operator.token"  # noqa: S105 - the name of a file
 SECRETS_KEY = "secrets.key"
 
@@ -43,6 +44,10 @@ class DataDirectory:
     @property
     def usage(self) -> Path:
         return self.path / USAGE
+
+    @property
+    def profile(self) -> Path:
+        return self.path / PROFILE
 
     @property
     def operator_token(self) -> Path:

@@ -1,0 +1,1 @@
+"""Functions of different kinds, which the benchmark deploys from these files."""
