@@ -1,15 +1,30 @@
 """The command `aliquot bench`: what is downloaded is said and asked, and progress is told without a terminal."""
 
 import os
+import re
 from contextlib import ExitStack
 
 import pytest
 from command_line import run_here
 
 from aliquot.core.errors import InputError
+from aliquot_bench.benches import BENCHES
 from aliquot_bench.cli import bench
 from aliquot_bench.environments import is_prepared, prepare
 from aliquot_bench.latency import downloads
+from aliquot_bench.result import BenchResult, ResultTable, at_most
+
+
+class TwoTables:
+    """A benchmark with two tables, one of which assumes something of its own."""
+
+    assumed = "D = 1"
+    needs_data = False
+    steps = 0
+
+    def run(self, _):
+        tables = [ResultTable("One", ["a"], [[1]]), ResultTable("Two", ["b"], [[2]], "D = 4")]
+        return BenchResult("sdk", True, [at_most("goal", 1, 2)], tables, self.assumed)
 
 
 @pytest.fixture(autouse=True)
@@ -54,8 +69,34 @@ def test_progress_is_told_line_by_line_where_there_is_no_terminal(capsys):
     assert "latency: 2 of 2: round 1 of 2: Aliquot" in capsys.readouterr().err
 
 
-def test_all_files_that_a_benchmark_lacks_are_named(tmp_path):
+@pytest.mark.parametrize(
+    ("name", "files"),
+    {
+        "eviction": ("block_traces/lirs_sprite.txt.gz", "block_traces/arc_P3.lis.xz"),
+        "fairness": ("dirigent500_invocations.csv.gz", "function_profiles/mqfq_v100_table.csv", "servegen_clients/"),
+        "forecast": ("dirigent500_invocations.csv.gz", "dirigent500_memory.csv.gz", "1000_inv.csv", "1000_mem.csv"),
+        "prediction": ("ipredict_FIFA.dat.gz", "vllm_edits.csv.gz", "ml_file_opens.csv.gz", "self_strace_file_access"),
+        "slo": ("nexus_titanx/caffe_vgg16_1.txt", "dirigent500_invocations.csv.gz", "mqfq_v100_table.csv"),
+    }.items(),
+)
+def test_all_files_that_a_benchmark_lacks_are_named(tmp_path, name, files):
     (tmp_path / "data").mkdir()
-    done = run_here("bench", "fairness", "--quick", "--data", "data", cwd=tmp_path, environment=dict(os.environ))
+    done = run_here("bench", name, "--data", "data", cwd=tmp_path, environment=dict(os.environ))
     assert done.code == 2
-    assert "dirigent500_invocations.csv.gz, function_profiles/mqfq_v100_table.csv, servegen_clients/" in done.err
+    assert [file for file in files if file not in done.err] == []
+
+
+def test_a_line_above_every_table_says_what_is_assumed(tmp_path, monkeypatch):
+    monkeypatch.setitem(BENCHES, "sdk", lambda _: TwoTables())
+    done = run_here("bench", "sdk", "--markdown", "o.md", cwd=tmp_path, environment=dict(os.environ))
+    above = [line.strip() for line in done.out.splitlines() if re.match("assumed|One|Two|Goals", line)]
+    assert above == ["assumed: D = 1", "One", "assumed: D = 4", "Two", "assumed: D = 1", "Goals"]
+    written = (tmp_path / "o.md").read_text()
+    assert written.count("assumed: D = 1") == 2, "one table and the goals"
+    assert written.count("assumed: D = 4") == 1
+
+
+@pytest.mark.parametrize("name", BENCHES)
+def test_every_benchmark_says_what_it_assumes(name):
+    made = BENCHES[name]
+    assert re.search(r"\bD\b|measured|recorded|slots for all", made.assumed), made.assumed

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aliquot.core.errors import InputError
 from aliquot.policies.eviction import EVICTION
 from aliquot_bench.base import BenchRequest
 from aliquot_bench.environments import MeasurementError
@@ -66,8 +65,3 @@ def test_the_benchmark_says_every_goal_also_without_its_peer(monkeypatch, tmp_pa
     assert len(result.tables) == 4
     run.draw(tmp_path / "o.png")
     assert (tmp_path / "o.png").stat().st_size > 0
-
-
-def test_a_folder_without_the_traces_is_an_error_that_names_it(tmp_path):
-    with pytest.raises(InputError, match="--data"):
-        EvictionBench(BenchRequest(tmp_path)).run(lambda _: None)

@@ -69,6 +69,6 @@ def test_a_trace_without_an_end_is_said():
 def test_the_line_above_a_table_says_what_is_assumed():
     line = assumptions(scenario([], [function("a", 1)]), [PolicySettings("fcfs", pool_slots=0)])
     assert line == (
-        "assumed: 1 device, memory 16 GiB, D = 1, interference off, private bus, sharing hard, pool unbounded, "
+        "1 device, memory 16 GiB, D = 1, interference off, private bus, sharing hard, pool unbounded, "
         "host memory unbounded"
     )

@@ -30,6 +30,7 @@ class InstallsPeers(Protocol):
 class Bench(Protocol):
     """A benchmark that runs once and can then draw its result."""
 
+    assumed: str  # what its tables assume about interference, slots and memory
     needs_data: bool  # cannot run without recorded traces
     steps: int  # number of steps of a run, for the progress bar
 

@@ -9,6 +9,7 @@ from rich.table import Table
 from aliquot.tables import FittedTable
 
 PERCENT = 100
+MEASURED = "nothing about devices, all is measured on this machine"
 
 
 class Goal(msgspec.Struct, frozen=True):
@@ -37,6 +38,7 @@ class ResultTable(msgspec.Struct, frozen=True):
     title: str
     columns: list[str]
     rows: list[list[str | float | None]]
+    assumed: str = ""  # what it assumes instead of what the benchmark does
 
 
 class BenchResult(msgspec.Struct, frozen=True):
@@ -45,7 +47,12 @@ class BenchResult(msgspec.Struct, frozen=True):
     name: str
     quick: bool
     goals: list[Goal]
-    tables: list[ResultTable] = []
+    tables: list[ResultTable]
+    assumed: str  # about interference, slots and memory, in tables that assume nothing else
+
+    def assumed_by(self, rows: ResultTable) -> str:
+        """Return the line above a table that says what it assumes."""
+        return f"assumed: {rows.assumed or self.assumed}"
 
     def to_markdown(self) -> str:
         """Format goals and tables for a page of the documents."""
@@ -56,7 +63,8 @@ class BenchResult(msgspec.Struct, frozen=True):
         goals = ResultTable("Goals", ["goal", "value", "wanted", "met"], met)
         size = " --quick" if self.quick else ""
         intro = f"*Written by `aliquot bench {self.name}{size} --markdown FILE`; do not edit.*\n"
-        return "\n".join([intro, *(_markdown(rows) for rows in (goals, *self.tables))])
+        tables = [_markdown(rows, self.assumed_by(rows)) for rows in self.tables]
+        return "\n".join([intro, _markdown(goals, f"assumed: {self.assumed}"), *tables])
 
     def to_json(self) -> bytes:
         return msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"
@@ -71,8 +79,8 @@ def cell(value: Any) -> str:  # noqa: ANN401 - any value of a table
     return str(value)
 
 
-def _markdown(rows: ResultTable) -> str:
-    lines = [f"**{rows.title}**\n", " | ".join(rows.columns), " | ".join("---" for _ in rows.columns)]
+def _markdown(rows: ResultTable, assumed: str) -> str:
+    lines = [f"**{rows.title}**, {assumed}\n", " | ".join(rows.columns), " | ".join("---" for _ in rows.columns)]
     lines += [" | ".join(cell(value) for value in row) for row in rows.rows]
     return "\n".join([lines[0], *(f"| {line} |" for line in lines[1:]), ""])
 

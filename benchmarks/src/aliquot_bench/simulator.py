@@ -55,6 +55,7 @@ class StreamedWorkload:
 class SimulatorBench:
     """The benchmark `sim`."""
 
+    assumed = "4 devices of 16 GiB, D = 2, no interference, private bus"
     needs_data = False
     steps = 5
 
@@ -113,22 +114,27 @@ class SimulatorBench:
             ],
         )
         decisions = ResultTable(
-            "One call: arrival, decision, finish", ["flows", "µs"], [[n, us] for n, us in self._decision_us.items()]
+            "One call: arrival, decision, finish",
+            ["flows", "µs"],
+            [[n, us] for n, us in self._decision_us.items()],
+            "the scheduler alone, 2 devices of unbounded memory, D = 2",
         )
         by_devices = ResultTable(
             "One call by the number of devices, with two slots each",
             ["devices", *(f"{load}, µs" for load in LOADS)],
             [[devices, *(self._device_us[load, devices] for load in LOADS)] for devices in DEVICES],
+            "the scheduler alone, devices of 16 GiB, D = 2",
         )
         by_nodes = ResultTable(
             f"Nodes of four devices with one slot each, load {NODE_LOAD}",
             ["nodes", "calls", "calls per second and node", "mean latency, s", "Jain's index"],
             [_separate_row(separate), *(_cluster_row(nodes, run) for nodes, run in scaled.items())],
+            "devices of 16 GiB, D = 1, no interference, private bus",
         )
         memory = ResultTable(
             "Memory", ["", "MiB"], [["largest so far", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]]
         )
-        return BenchResult("sim", self._quick, goals, [figures, decisions, by_devices, by_nodes, memory])
+        return BenchResult("sim", self._quick, goals, [figures, decisions, by_devices, by_nodes, memory], self.assumed)
 
     def draw(self, path: Path) -> None:
         line = PlotLine(POLICY, list(self._decision_us), list(self._decision_us.values()))

@@ -45,7 +45,7 @@ def compare(scenario: Scenario, runs: Sequence[PolicySettings], outputs: Compari
     """Simulate each run, print the table, and write the files."""
     results = _simulate_all(scenario, runs, outputs)
     reports = [result for result, _ in results]
-    say(assumptions(scenario, runs))
+    say(f"assumed: {assumptions(scenario, runs)}")
     output.print(comparison(reports, title))
     for sentence in diagnose(reports, scenario):
         say(sentence)

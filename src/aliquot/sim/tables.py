@@ -62,7 +62,7 @@ def comparison(runs: Sequence[RunReport], title: str) -> Table:
 
 
 def assumptions(scenario: Scenario, runs: Sequence[PolicySettings]) -> str:
-    """Return one line that says what a simulation assumes about the machine."""
+    """Return what a simulation assumes about the machine, for the line above its tables."""
     devices = [each for each in scenario.devices if each.kind != CPU] or scenario.devices
     sizes = dict.fromkeys("unbounded" if each.memory_bytes is None else _gib(each.memory_bytes) for each in devices)
     slots = dict.fromkeys(str(each.concurrency) for each in devices)
@@ -78,7 +78,7 @@ def assumptions(scenario: Scenario, runs: Sequence[PolicySettings]) -> str:
         *(f"pool {f'of {size} sandboxes' if size else 'unbounded'}" for size in pools if size is not None),
         f"host memory {'unbounded' if scenario.host_memory_bytes is None else _gib(scenario.host_memory_bytes)}",
     ]
-    return f"assumed: {', '.join(parts)}"
+    return ", ".join(parts)
 
 
 def _gib(size_bytes: int) -> str:

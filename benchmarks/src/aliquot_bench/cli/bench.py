@@ -74,7 +74,9 @@ def bench(
             _confirm_downloads(chosen.downloads(), yes=yes)
         result = chosen.run(_reporter(name, chosen.steps, stack))
     for rows in result.tables:
+        say(result.assumed_by(rows))
         output.print(rich_table(rows))
+    say(f"assumed: {result.assumed}")
     output.print(goals_table(result.goals))
     if json is not None:
         write_file(json, result.to_json(), "--json")

@@ -4,12 +4,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from aliquot.core.units import MIB
+from aliquot.sim.importers.files import check_files
 from aliquot.sim.plots import PlotLine, PlotPanel, draw_panels
 from aliquot_bench.base import BenchRequest
 from aliquot_bench.environments import MeasurementError
 from aliquot_bench.eviction import peer
 from aliquot_bench.eviction.cache import HitRates, belady, replay
-from aliquot_bench.eviction.traces import SOURCES, BlockTrace, load
+from aliquot_bench.eviction.traces import FOLDER, SOURCES, BlockTrace, load
 from aliquot_bench.result import PERCENT, BenchResult, Goal, ResultTable, at_least, at_most
 
 POLICIES = ("lru", "lfu", "gdsf", "s3fifo", "lecar")
@@ -22,10 +23,13 @@ QUICK_REQUESTS = 60_000
 class EvictionBench:
     """The benchmark `eviction`."""
 
+    assumed = "recorded requests, a cache without a device, whose size is a part of all requested bytes"
     needs_data = True
     steps = len(SOURCES) * (len(SIZES) + 1)
 
     def __init__(self, request: BenchRequest) -> None:
+        if request.data.is_dir():
+            check_files(request.data, [[(f"{FOLDER}/{file}",)] for file, _ in SOURCES.values()])
         self._request = request
         self._rates: dict[str, dict[str, list[HitRates]]] = {}  # by trace and policy, one per size
         self._peer: dict[str, dict[str, list[float]]] = {}
@@ -37,7 +41,7 @@ class EvictionBench:
             trace = load(name, self._request.data, QUICK_REQUESTS if self._request.quick else None)
             self._measure(trace, on_step)
             tables += self._tables(trace)
-        return BenchResult("eviction", self._request.quick, self._goals(), tables)
+        return BenchResult("eviction", self._request.quick, self._goals(), tables, self.assumed)
 
     def draw(self, path: Path) -> None:
         panels = [

@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from aliquot.config import PolicySettings
+from aliquot.sim.contention import V100_STRETCH
 from aliquot.sim.importers import IMPORTERS
 from aliquot.sim.importers.files import check_files, needed_files
 from aliquot.sim.importers.request import ImportRequest
 from aliquot.sim.plots import PlotLine, PlotPanel, draw_panels
 from aliquot.sim.report import RunReport
+from aliquot.sim.tables import assumptions
 from aliquot_bench.base import BenchRequest
 from aliquot_bench.fairness import cases
 from aliquot_bench.fairness.by_function import by_function_table
@@ -45,6 +47,10 @@ COMPLETED_GOALS = {28: 0.97, 32: 0.87, 48: 0.6}  # by clients: part of the offer
 class FairnessBench:
     """The benchmark `fairness`."""
 
+    assumed = (
+        f"D and memory as named with the devices, interference {V100_STRETCH[2]:g} times for two calls, shared bus, "
+        f"pools of {cases.POOL_SLOTS} sandboxes a device"
+    )
     needs_data = True
 
     def __init__(self, request: BenchRequest, workers: int | None = None) -> None:
@@ -76,7 +82,7 @@ class FairnessBench:
         goals = [*self._goals(), *tight_goals, many_goal, *_isolation_goals()]
         tables = [self._met(), tight, self._overload(), ablation_table(self._figures), frontier_table(self._figures)]
         tables.append(by_function_table(self._figures))
-        return BenchResult("fairness", self._request.quick, goals, [*tables, *self._tables()])
+        return BenchResult("fairness", self._request.quick, goals, [*tables, *self._tables()], self.assumed)
 
     def draw(self, path: Path) -> None:
         panels = []
@@ -127,7 +133,8 @@ class FairnessBench:
                 at_most(f"{name}: longest mean wait of a client", longest_wait(ours), 3, "times the mean"),
             ]
         columns = ["clients", "policy", "part completed", "swap-ins", "mean s", "longest wait, times", "Jain"]
-        return ResultTable("Tight memory: 4 devices hold 28 clients of 2 GiB", columns, rows), goals
+        tight = assumptions(memory_bound(CLIENTS[0], cases.FIRST_SEED), [PolicySettings(OURS)])
+        return ResultTable("Tight memory: 4 devices hold 28 clients of 2 GiB", columns, rows, tight), goals
 
     def _many_devices(self) -> Goal:
         few, many = (

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from aliquot.sim.importers.files import check_files
 from aliquot.sim.plots import PlotLine, PlotPanel, draw_panels
 from aliquot_bench.base import BenchRequest
 from aliquot_bench.forecast.curves import (
@@ -18,7 +19,7 @@ from aliquot_bench.forecast.curves import (
     waited_at,
 )
 from aliquot_bench.forecast.measuring import KeepAliveResult
-from aliquot_bench.forecast.workload import SAMPLES, MinuteWorkload, read_sample
+from aliquot_bench.forecast.workload import SAMPLES, MinuteWorkload, read_sample, sample_files
 from aliquot_bench.result import PERCENT, BenchResult, Goal, ResultTable, at_least, at_most
 
 PUBLISHED = f"{RANGES_H[-1]} h"  # the range of the hybrid histogram in its paper
@@ -30,11 +31,14 @@ FIXED_MINUTES = ("5 min", "10 min", "15 min", "20 min")  # fixed times that `haz
 class ForecastBench:
     """The benchmark `forecast`."""
 
+    assumed = "one device with memory and slots for all, no interference, runs of at most 10 s, private bus"
     needs_data = True
 
     def __init__(self, request: BenchRequest) -> None:
         self._request = request
         self._names = list(SAMPLES)
+        if request.data.is_dir():
+            check_files(request.data, [sample_files(name) for name in self._names])
         self._points: dict[str, list[KeepAliveResult]] = {}
         self.steps = QUICK_RUNS + FEW_RUNS if request.quick else RUNS * len(self._names)
 
@@ -45,7 +49,7 @@ class ForecastBench:
             self._points[name] = self._measure(work, on_step)
             goals += self._goals(name)
             tables.append(self._table(work))
-        return BenchResult("forecast", self._request.quick, goals, tables)
+        return BenchResult("forecast", self._request.quick, goals, tables, self.assumed)
 
     def draw(self, path: Path) -> None:
         panels = [

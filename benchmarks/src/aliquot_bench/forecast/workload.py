@@ -19,15 +19,16 @@ from aliquot.sim.importers.azure_functions import (
     FOLDER,
     MINUTE_S,
     OWNERS_500,
-    AzureSample,
     MinuteCounts,
     read_minute_counts,
 )
-from aliquot.sim.importers.azure_functions_1000 import DAY_1000
+from aliquot.sim.importers.azure_functions_1000 import day_1000
 from aliquot.sim.importers.azure_own import read_own
+from aliquot.sim.importers.files import Files, needed_files
+from aliquot.sim.importers.request import ImportRequest
 
 MAX_RUN_S = 10
-SAMPLES: dict[str, AzureSample] = {"500 functions, 8 h": OWNERS_500, "1000 functions, 24 h": DAY_1000}
+SAMPLES = {"500 functions, 8 h": "azure_functions", "1000 functions, 24 h": "azure_functions_1000"}  # names of traces
 
 
 class MinuteWorkload(Struct):
@@ -45,9 +46,14 @@ class MinuteWorkload(Struct):
         return self.minutes // 2 * MINUTE_S
 
 
+def sample_files(name: str) -> list[Files]:
+    """Return the files that a sample is read from."""
+    return needed_files(SAMPLES[name], ImportRequest(Path(), profile="own"))
+
+
 def read_sample(name: str, data: Path, functions: int | None = None) -> MinuteWorkload:
     """Read a sample, or its first functions."""
-    sample = SAMPLES[name]
+    sample = day_1000(data) if SAMPLES[name] == "azure_functions_1000" else OWNERS_500
     counted = read_minute_counts(data, sample)[:functions]
     called = [counts for counts in counted if any(counts.calls)]
     names = {counts.function: f"f{number}" for number, counts in enumerate(called)}

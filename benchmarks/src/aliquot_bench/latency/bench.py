@@ -30,7 +30,7 @@ from aliquot_bench.latency.picture import draw
 from aliquot_bench.latency.platform import AliquotTarget, TorchStart, measure_torch
 from aliquot_bench.latency.targets import CALLERS, BaselineTarget, LatencyTarget, PeerTarget, PingPongTarget
 from aliquot_bench.latency.wrk import check_wrk
-from aliquot_bench.result import BenchResult
+from aliquot_bench.result import MEASURED, BenchResult
 
 UVICORN = "uvicorn, httptools, uvloop; one process"
 
@@ -38,6 +38,7 @@ UVICORN = "uvicorn, httptools, uvloop; one process"
 class LatencyBench:
     """The benchmark `latency`."""
 
+    assumed = f"{MEASURED}, one server at a time"
     needs_data = False
 
     def __init__(self, request: BenchRequest) -> None:
@@ -87,7 +88,7 @@ class LatencyBench:
         extras, found = _extras(self._ours, torch), list(self._measured.values())
         before = None if self._before is None else _extras(self._before, None)
         shown = tables(found, extras, self._title(), kinds, before)
-        return BenchResult("latency", self._quick, goals(found, extras), shown)
+        return BenchResult("latency", self._quick, goals(found, extras), shown, self.assumed)
 
     def draw(self, path: Path) -> None:
         draw(list(self._measured.values()), path)

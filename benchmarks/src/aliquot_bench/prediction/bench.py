@@ -5,11 +5,12 @@ from pathlib import Path
 
 from aliquot.learn.registry import EpochResult
 from aliquot.learn.training import TooFewSessionsError, TrainingProgress
+from aliquot.sim.importers.files import check_files
 from aliquot_bench.base import BenchRequest
 from aliquot_bench.prediction import interference, trial
 from aliquot_bench.prediction.interference import InterferenceScores
 from aliquot_bench.prediction.picture import draw
-from aliquot_bench.prediction.sets import SETS, TRAINING_PARTS, load
+from aliquot_bench.prediction.sets import FILES, SETS, TRAINING_PARTS, load
 from aliquot_bench.prediction.trained import load_or_train
 from aliquot_bench.prediction.trial import SetResult
 from aliquot_bench.result import PERCENT, BenchResult, Goal, ResultTable, at_least, at_most
@@ -25,10 +26,13 @@ _MAX_USER_STEPS = {True: 500, False: 4_000}  # length of a session with eight us
 class PredictionBench:
     """The benchmark `prediction`."""
 
+    assumed = "nothing about devices, recorded opens of files in their order"
     needs_data = True
     steps = 2 * len(TRAINING_PARTS) * len(SETS) + 1
 
-    def __init__(self, request: BenchRequest) -> None:
+    def __init__(self, request: BenchRequest, *, whole: bool = True) -> None:
+        if whole and request.data.is_dir():
+            check_files(request.data, [[(file,)] for file in FILES.values()])
         self._request = request
         self._trials: dict[str, SetResult] = {}  # of the last split
         self._splits: list[tuple[float, SetResult]] = []  # of all splits
@@ -46,7 +50,7 @@ class PredictionBench:
             self._outcome = interference.measure(self._request.data, _MAX_USER_STEPS[self._request.quick])
         except OSError:
             self._missing.append("the recorded starts, for eight users at once")
-        return BenchResult("prediction", self._request.quick, self._goals(), self._tables())
+        return BenchResult("prediction", self._request.quick, self._goals(), self._tables(), self.assumed)
 
     def draw(self, path: Path) -> None:
         draw(list(self._trials.values()), self._curve, path)

@@ -16,7 +16,15 @@ IDLE_S = 30 * 60
 SESSION_BLOCKS = 512  # per session, for a block trace without sessions
 PAGE_BYTES = 4096
 TRAINING_PARTS = (0.3, 0.5, 0.7)  # parts of the sessions to learn from; the tables are of the last
-_STARTS = Path("self_strace_python") / "self_strace_file_access.csv.xz"
+FILES = {  # by set, below the folder of all traces
+    "FIFA": "web_sessions/ipredict_FIFA.dat.gz",
+    "BMS": "web_sessions/ipredict_BMS.dat.gz",
+    "git vllm": "git_edit_sessions/vllm_edits.csv.gz",
+    "git dask": "git_edit_sessions/dask_distributed_edits.csv.gz",
+    "starts": "self_strace_python/self_strace_file_access.csv.xz",
+    "sprite": "block_traces/lirs_sprite.txt.gz",
+    "shuffled": "dftracer_ml_io/ml_file_opens.csv.gz",
+}
 
 
 class RecordedSet(Struct, frozen=True):
@@ -29,14 +37,14 @@ class RecordedSet(Struct, frozen=True):
 
 def fifa(data: Path) -> list[Session]:
     """Read web sessions, one per line. Without times, their order in the file is their order in time."""
-    with _lines(data / "web_sessions" / "ipredict_FIFA.dat.gz") as lines:
+    with _lines(data / FILES["FIFA"]) as lines:
         rows = [[page for page in line.split() if page not in {"-1", "-2"}] for line in lines]
     return [[AccessStep(page) for page in row] for row in rows if row]
 
 
 def bms(data: Path) -> list[Session]:
     sessions: dict[str, Session] = {}
-    with _lines(data / "web_sessions" / "ipredict_BMS.dat.gz") as lines:
+    with _lines(data / FILES["BMS"]) as lines:
         for line in lines:
             session, item = line.split()
             sessions.setdefault(session, []).append(AccessStep(item))
@@ -44,11 +52,11 @@ def bms(data: Path) -> list[Session]:
 
 
 def vllm(data: Path) -> list[Session]:
-    return _edits(data / "git_edit_sessions" / "vllm_edits.csv.gz")
+    return _edits(data / FILES["git vllm"])
 
 
 def dask(data: Path) -> list[Session]:
-    return _edits(data / "git_edit_sessions" / "dask_distributed_edits.csv.gz")
+    return _edits(data / FILES["git dask"])
 
 
 def starts(data: Path) -> list[Session]:
@@ -68,7 +76,7 @@ def starts_app_with_calls(data: Path) -> list[Session]:
 def starts_by_user(data: Path) -> dict[str, list[list[FileAccess]]]:
     """Return all opens as the platform logs them: the sessions of each user, in order of the users' first open."""
     users: dict[str, dict[str, list[FileAccess]]] = {}
-    with _lines(data / _STARTS) as lines:
+    with _lines(data / FILES["starts"]) as lines:
         for row in csv.DictReader(lines):
             session = users.setdefault(row["user"], {}).setdefault(row["session"], [])
             names = (row["user"], row["session"], row["function"], row["invocation"], "recorded", row["path"][1:])
@@ -77,7 +85,7 @@ def starts_by_user(data: Path) -> dict[str, list[list[FileAccess]]]:
 
 
 def sprite(data: Path) -> list[Session]:
-    with _lines(data / "block_traces" / "lirs_sprite.txt.gz") as lines:
+    with _lines(data / FILES["sprite"]) as lines:
         blocks = [AccessStep(line.strip(), PAGE_BYTES) for line in lines if line.strip().isdigit()]
     return [blocks[begin : begin + SESSION_BLOCKS] for begin in range(0, len(blocks), SESSION_BLOCKS)]
 
@@ -85,7 +93,7 @@ def sprite(data: Path) -> list[Session]:
 def shuffled(data: Path) -> list[Session]:
     """Read training runs that open their files in a new order each epoch, so that the next is unpredictable."""
     sessions: dict[tuple[str, str], list[tuple[float, AccessStep]]] = {}
-    with _lines(data / "dftracer_ml_io" / "ml_file_opens.csv.gz") as lines:
+    with _lines(data / FILES["shuffled"]) as lines:
         for row in csv.DictReader(lines):
             step = AccessStep(row["path"], int(row["read_bytes"] or 0))
             sessions.setdefault((row["trace"], row["pid"]), []).append((float(row["t_us"]), step))
@@ -146,7 +154,7 @@ def _edits(path: Path) -> list[Session]:
 def _starts(data: Path, wanted: Callable[[dict[str, str]], bool], *, marks: bool = False) -> list[Session]:
     sessions: dict[str, Session] = {}
     invocations: dict[str, str] = {}
-    with _lines(data / _STARTS) as lines:
+    with _lines(data / FILES["starts"]) as lines:
         for row in csv.DictReader(lines):
             key = row["session"]
             if marks and invocations.get(key) != row["invocation"]:

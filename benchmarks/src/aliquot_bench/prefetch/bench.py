@@ -9,6 +9,8 @@ import platform as machine
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from aliquot.core.errors import InputError
 from aliquot.core.units import MB
 from aliquot.testing.client import CallError
@@ -27,6 +29,7 @@ from aliquot_bench.result import BenchResult, Goal, ResultTable, at_least
 class PrefetchBench:
     """The benchmark `prefetch`."""
 
+    assumed = "a link as limited as the first table says, otherwise measured on this machine"
     needs_data = False
 
     def __init__(
@@ -38,7 +41,7 @@ class PrefetchBench:
         self._methods = MethodsPart(chosen)
         self._parts: Sequence[PrefetchPart] = (self._methods, ControlPart(chosen), InterferencePart(chosen))
         self._left_out: dict[str, str] = {}
-        self._prediction = None if request.quick or sizes else PredictionBench(request)
+        self._prediction = None if request.quick or sizes else PredictionBench(request, whole=False)
         self.steps = 1 + sum(part.steps for part in self._parts)
         self.steps += self._prediction.steps if self._prediction else 0
 
@@ -61,10 +64,10 @@ class PrefetchBench:
         if self._prediction is not None:
             predicted = self._prediction.run(on_step)
             goals += predicted.goals
-            tables += predicted.tables
+            tables += [replace(each, assumed=each.assumed or predicted.assumed) for each in predicted.tables]
         if self._left_out:
             tables.append(ResultTable("Left out", ["", "why"], [[name, why] for name, why in self._left_out.items()]))
-        return BenchResult("prefetch", self._quick, goals, [setting, *tables])
+        return BenchResult("prefetch", self._quick, goals, [setting, *tables], self.assumed)
 
     def draw(self, path: Path) -> None:
         if self._methods.name in self._left_out:

@@ -11,7 +11,7 @@ from aliquot.testing.server import LiveServer
 from aliquot_bench.base import BenchRequest
 from aliquot_bench.environments import scratch
 from aliquot_bench.profile.functions.kinds import KINDS
-from aliquot_bench.result import PERCENT, BenchResult, ResultTable, at_most
+from aliquot_bench.result import MEASURED, PERCENT, BenchResult, ResultTable, at_most
 
 CODE = Path(__file__).parent / "functions" / "kinds.py"
 SECONDS, QUICK_SECONDS = 60, 25
@@ -21,6 +21,7 @@ MAX_OVERHEAD = 1  # % of a core
 class ProfileBench:
     """The benchmark `profile`."""
 
+    assumed = MEASURED
     needs_data = False
     steps = 2
 
@@ -53,7 +54,7 @@ class ProfileBench:
         rows = [_row(summary(each)) for each in found.values()]
         columns = ["function", "compute, s", "memory, MiB", "read, MiB", "written, MiB", "reads and writes", "faults"]
         cost = ResultTable("Looks", ["looks", "µs each"], [[looks, 1e6 * spent_s / max(1, looks)]])
-        return BenchResult("profile", self._quick, [goal], [ResultTable("Profiles", columns, rows), cost])
+        return BenchResult("profile", self._quick, [goal], [ResultTable("Profiles", columns, rows), cost], self.assumed)
 
     def draw(self, path: Path) -> None:
         panel = PlotPanel("compute in each second", "seconds", "s", self._lines)

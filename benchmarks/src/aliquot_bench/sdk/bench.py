@@ -12,7 +12,7 @@ from aliquot.sim.plots import PlotLine, PlotPanel, draw_panels
 from aliquot.testing.server import LiveServer
 from aliquot_bench.base import BenchRequest
 from aliquot_bench.environments import scratch
-from aliquot_bench.result import BenchResult, Goal, ResultTable, at_most
+from aliquot_bench.result import MEASURED, BenchResult, Goal, ResultTable, at_most
 from aliquot_bench.sdk import echo_app
 from aliquot_bench.sdk.ways import BARE, GATHER, THREADS, ways
 
@@ -24,6 +24,7 @@ MAX_RATIO = 1.3
 class SdkBench:
     """The benchmark `sdk`."""
 
+    assumed = MEASURED
     needs_data = False
 
     def __init__(self, request: BenchRequest) -> None:
@@ -44,7 +45,7 @@ class SdkBench:
                 on_step(f"round {number + 1}")
                 for name, way in chosen.items():
                     self._measure(name, way)
-        return BenchResult("sdk", self._quick, self._goals(), [self._table()])
+        return BenchResult("sdk", self._quick, self._goals(), [self._table()], self.assumed)
 
     def draw(self, path: Path) -> None:
         rounds = [float(number + 1) for number in range(self._rounds)]

@@ -41,6 +41,7 @@ NOT_ENFORCED = "NOTHING IS ENFORCED HERE"
 class SharingBench:
     """The benchmark `sharing`."""
 
+    assumed = "a processor for the device, which the control group divides, otherwise measured on this machine"
     needs_data = False
 
     def __init__(self, request: BenchRequest, sizes: SharingSizes | None = None) -> None:
@@ -66,7 +67,7 @@ class SharingBench:
             why_not = why_not or unenforced
         if self._left_out:
             tables.append(ResultTable("Left out", ["", "why"], [[name, why] for name, why in self._left_out.items()]))
-        return BenchResult("sharing", self._quick, goals, [_setting(why_not), *tables])
+        return BenchResult("sharing", self._quick, goals, [_setting(why_not), *tables], self.assumed)
 
     def draw(self, path: Path) -> None:
         panels = [panel for part in self._parts if part.name not in self._left_out for panel in part.panels()]

@@ -35,6 +35,7 @@ MIXES: dict[str, tuple[float, Sequence[float]]] = {
 MIN_LARGE = 0.5  # smallest share of a large slice
 MEMORY_GIB = (0.25, 0.5, 1, 2)
 P99 = 0.99
+ASSUMED = f"simulated, {DEVICES} devices of 16 GiB, D = 100, slices without interference"
 
 
 class PackingResult(Struct, frozen=True):
@@ -144,7 +145,7 @@ class PackingPart:
             " while a large slice waits that it would hold in one piece"
         )
         columns = ["policy", "large slices", "load", "packing", "large wait, s", "p99", "all wait, s", "free beside"]
-        return ResultTable(title, columns, rows)
+        return ResultTable(title, columns, rows, ASSUMED)
 
     def _summary(self) -> ResultTable:
         """Compare each packing with first fit on the same calls, by setting and seed."""
@@ -162,7 +163,9 @@ class PackingPart:
                 error = stdev(waits) / len(waits) ** 0.5 if len(waits) > 1 else None
                 rows.append([policy, packing, fmean(waits), error, fmean(frees), f"{wins} of {count}"])
         columns = ["policy", "packing", "large wait, change in %", "± standard error", "free beside, change in %"]
-        return ResultTable("Packing: against first fit on the same calls", [*columns, "least large wait"], rows)
+        return ResultTable(
+            "Packing: against first fit on the same calls", [*columns, "least large wait"], rows, ASSUMED
+        )
 
     def _is_best(self, policy: str, mix: str, load: float, packing: str) -> bool:
         means = {each: fmean(found.large_mean_s for found in self._found[policy, mix, load, each]) for each in PACKING}

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from statistics import median
 
 from aliquot.sim.plots import PlotPanel
-from aliquot_bench.result import Goal, ResultTable, at_least, at_most
+from aliquot_bench.result import MEASURED, Goal, ResultTable, at_least, at_most
 from aliquot_bench.slo.live import call_message, deploy_network, serving_server
 from aliquot_bench.slo.open_loop import throughput
 from aliquot_bench.slo.part import SloSizes
@@ -55,7 +55,7 @@ class BatchPart:
             "kept": "the same with its result kept",
         }
         rows: list[list[str | float | None]] = [[titles[name], median(found)] for name, found in self._figures.items()]
-        return [ResultTable("Batches and kept results on a real server", ["", "calls/s"], rows)]
+        return [ResultTable("Batches and kept results on a real server", ["", "calls/s"], rows, MEASURED)]
 
     def panels(self) -> Sequence[PlotPanel]:
         return []

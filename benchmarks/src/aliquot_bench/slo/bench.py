@@ -6,6 +6,8 @@ A part that cannot be measured is listed with its reason, and the other parts st
 from collections.abc import Callable
 from pathlib import Path
 
+from aliquot.sim.importers.files import check_files, needed_files
+from aliquot.sim.importers.request import ImportRequest
 from aliquot.sim.plots import draw_panels
 from aliquot.testing.client import CallError
 from aliquot_bench.base import BenchRequest
@@ -15,6 +17,7 @@ from aliquot_bench.slo.against_clockwork import ClockworkPart
 from aliquot_bench.slo.against_optimum import OptimumPart
 from aliquot_bench.slo.batches_live import BatchPart
 from aliquot_bench.slo.deciding import DecisionPart
+from aliquot_bench.slo.networks import network_files
 from aliquot_bench.slo.overload import OverloadPart
 from aliquot_bench.slo.part import SloPart, SloSizes, quick_sizes
 from aliquot_bench.slo.trouble import TroublePart
@@ -32,10 +35,13 @@ PARTS: tuple[Callable[[SloSizes], SloPart], ...] = (
 class SloBench:
     """The benchmark `slo`."""
 
+    assumed = "devices of unbounded memory, D = 1, no interference, run times of batches as on a Titan X"
     needs_data = True
 
     def __init__(self, request: BenchRequest, sizes: SloSizes | None = None) -> None:
         self._quick = request.quick
+        if request.data.is_dir():
+            check_files(request.data, [*network_files(), needed_files("azure_functions", ImportRequest(request.data))])
         chosen = sizes or (quick_sizes(request.data) if request.quick else SloSizes(request.data))
         self._parts = [make(chosen) for make in PARTS]
         self._left_out: dict[str, str] = {}
@@ -55,7 +61,7 @@ class SloBench:
             tables += part.tables()
         if self._left_out:
             tables.append(ResultTable("Left out", ["", "why"], [[name, why] for name, why in self._left_out.items()]))
-        return BenchResult("slo", self._quick, goals, tables)
+        return BenchResult("slo", self._quick, goals, tables, self.assumed)
 
     def draw(self, path: Path) -> None:
         panels = [panel for part in self._parts if part.name not in self._left_out for panel in part.panels()]

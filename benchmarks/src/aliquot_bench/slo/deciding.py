@@ -21,6 +21,7 @@ KINDS = {"cpu": (1.0, 1.0), "small": (2.0, 1.3), "large": (5.0, 1.8), "huge": (1
 BLOCKS = 1000
 LANES = 4
 ROUNDS = 7
+ALONE = "the scheduler alone, devices of unbounded memory, D = 1"
 
 Waits = dict[int, tuple[int, ...]]  # stages, and those whose ends they wait for
 
@@ -58,8 +59,10 @@ class DecisionPart:
         ]
         ms = [1e3 * quantile(self._seconds, part) for part in (0.5, 0.99, 1)]
         return [
-            ResultTable(f"Placements of {STAGES} functions on {len(KINDS)} kinds", ["", "ms", "efficient"], rows),
-            ResultTable(f"A decision among {BLOCKS} planned runs, ms", ["median", "p99", "longest"], [[*ms]]),
+            ResultTable(
+                f"Placements of {STAGES} functions on {len(KINDS)} kinds", ["", "ms", "efficient"], rows, ALONE
+            ),
+            ResultTable(f"A decision among {BLOCKS} planned runs, ms", ["median", "p99", "longest"], [[*ms]], ALONE),
         ]
 
     def panels(self) -> Sequence[PlotPanel]:

@@ -19,6 +19,7 @@ from aliquot.core.errors import InputError
 from aliquot.core.model import DeviceSpec, FunctionSpec, Times
 from aliquot.sim.arrivals import Arrival, ListedWorkload
 from aliquot.sim.engine import Scenario
+from aliquot.sim.importers.files import Files
 from aliquot.sim.workloads import draw_run_s
 
 FOLDER = Path("function_profiles") / "nexus_titanx"
@@ -71,6 +72,11 @@ class NetworkCase(Struct, frozen=True):
 def read_networks(data: Path) -> list[Network]:
     """Read the four networks from the folder of traces. Run times grow with the size."""
     return [_read(name, data / FOLDER / f"{file}.txt") for name, file in FILES.items()]
+
+
+def network_files() -> list[list[Files]]:
+    """Return the files that the networks are read from."""
+    return [[(f"{FOLDER}/{file}.txt",)] for file in FILES.values()]
 
 
 def _read(name: str, path: Path) -> Network:

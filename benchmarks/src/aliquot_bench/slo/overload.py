@@ -10,7 +10,7 @@ from aliquot.sim.plots import PlotPanel
 from aliquot.sim.statistics import quantile
 from aliquot.testing.client import NamespaceClient, from_pairs
 from aliquot_bench.environments import MeasurementError
-from aliquot_bench.result import Goal, ResultTable, at_least, at_most
+from aliquot_bench.result import MEASURED, Goal, ResultTable, at_least, at_most
 from aliquot_bench.slo.live import call_message, deploy_network, serving_server
 from aliquot_bench.slo.open_loop import TimedReply, TimedRequest, get, send_all, throughput
 from aliquot_bench.slo.part import SEED, SloSizes
@@ -85,7 +85,7 @@ class OverloadPart:
             *([f"/health, p{part} ms", _ms(outcome.health_s, part)] for part in (50, 99)),
             *([f"promised call, p{part} ms", _ms(outcome.ended_s, part)] for part in (50, 99)),
         ]
-        return [ResultTable("A real server at twice its capacity, open loop", ["", "value"], rows)]
+        return [ResultTable("A real server at twice its capacity, open loop", ["", "value"], rows, MEASURED)]
 
     def panels(self) -> Sequence[PlotPanel]:
         return []

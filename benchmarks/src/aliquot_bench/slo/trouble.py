@@ -92,6 +92,7 @@ class TroublePart:
                 "200 functions with Azure's arrivals, memory for 40, limit 100 ms",
                 ["", "calls", "in time", "promised", "broken"],
                 flows,
+                "4 devices of 10 GiB, D = 1, no interference, functions of 1 GiB that run for 10 ms",
             ),
             ResultTable("A tenant at half its share", ["", "plain, mean ms", "limited, in time, %"], tenants),
         ]

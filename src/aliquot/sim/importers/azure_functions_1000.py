@@ -4,6 +4,8 @@ It is read as `azure_functions`. Owners are lost in this sample, so each functio
 their published names or those of `DAY_1000`.
 """
 
+from pathlib import Path
+
 from aliquot.sim.importers.azure_functions import FOLDER, AzureSample, read_azure_sample
 from aliquot.sim.importers.azure_own import OwnFiles
 from aliquot.sim.importers.request import ImportedTrace, ImportRequest
@@ -22,5 +24,9 @@ PUBLISHED_1000 = AzureSample(
 
 
 def read_azure_functions_1000(request: ImportRequest) -> ImportedTrace:
-    renamed = find_file(request.data / FOLDER / DAY_1000.invocations).exists()
-    return read_azure_sample(request, DAY_1000 if renamed else PUBLISHED_1000)
+    return read_azure_sample(request, day_1000(request.data))
+
+
+def day_1000(data: Path) -> AzureSample:
+    """Return the sample by the names that its files have."""
+    return DAY_1000 if find_file(data / FOLDER / DAY_1000.invocations).exists() else PUBLISHED_1000
