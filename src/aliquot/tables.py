@@ -1,4 +1,4 @@
-"""Tables for the terminal that cut neither numbers nor names. One that is too wide is shown in parts."""
+"""Tables for the terminal that cut neither numbers nor names. One that is too wide is shown in parts, or turned."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -8,23 +8,36 @@ from rich.measure import Measurement
 from rich.table import Column, Table
 
 MIN_TEXT_WIDTH = 24  # that a column of longer texts keeps, where its lines are wrapped
+MAX_PARTS = 3  # of a table; one that needs more is turned
 
 
 class FittedTable(Table):
     """A table that is shown in several parts if it is wider than the terminal.
 
-    Each part repeats the first columns, which name the row. A table of two columns is never divided.
+    Each part repeats the columns that name the row: the first `names` columns, or those with the numbers in `names`. A
+    table of two columns is never divided. One that would need many parts, or whose names leave no room for another
+    column, is turned: each row becomes lines with a column's name and its value.
     """
 
-    def __init__(self, *headers: Column | str, names: int = 1, **options: Any) -> None:  # noqa: ANN401 - options of rich
+    def __init__(
+        self,
+        *headers: Column | str,
+        names: int | Sequence[int] = 1,
+        **options: Any,  # noqa: ANN401 - options of rich
+    ) -> None:
         super().__init__(*headers, **options)
-        self._names = names
+        self._names = list(range(names)) if isinstance(names, int) else list(names)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         needs = [self._need(console, options, number) for number in range(len(self.columns))]
-        parts = list(self._divide([need.width for need in needs], options.max_width))
-        if len(parts) == 1 and not any(need.whole for need in needs):
+        widths = [need.width for need in needs]
+        if self._width(widths) <= options.max_width and not any(need.whole for need in needs):
             yield from super().__rich_console__(console, options)
+            return
+        parts = list(self._divide(widths, options.max_width))
+        too_wide = any(self._width([widths[number] for number in part]) > options.max_width for part in parts)
+        if len(parts) > MAX_PARTS or (len(parts) > 1 and too_wide):
+            yield from Table.__rich_console__(self._turned(), console, options)
             return
         for number, part in enumerate(parts):
             made = self._part(part, needs, options.max_width, first=not number)
@@ -40,20 +53,41 @@ class FittedTable(Table):
         whole = column.no_wrap or longest_word == longest
         return _ColumnNeed(longest if whole else max(longest_word, min(longest, MIN_TEXT_WIDTH)), whole)
 
-    def _divide(self, needs: Sequence[int], width: int) -> Iterator[list[int]]:
-        """Yield the columns of each part, so that no part is wider than the terminal if that is possible."""
+    def _width(self, widths: Sequence[int]) -> int:
+        """Return the width of a table with columns of these widths."""
         around = 3 if self.box else 2  # between two columns
-        edges = 4 if self.box and self.show_edge else 0
-        names = list(range(min(self._names, len(needs))))
-        used = start = edges + sum(needs[name] + around for name in names) - (around if names else 0)
+        return sum(widths) + around * max(len(widths) - 1, 0) + (4 if self.box and self.show_edge else 0)
+
+    def _divide(self, widths: Sequence[int], width: int) -> Iterator[list[int]]:
+        """Yield the columns of each part, so that no part is wider than the terminal if that is possible."""
+        if self._width(widths) <= width:
+            yield list(range(len(widths)))
+            return
+        names = [name for name in self._names if name < len(widths)]
         part: list[int] = []
-        for number in range(len(names), len(needs)):
-            if part and used + needs[number] + around > width:
+        for number in range(len(widths)):
+            if number in names:
+                continue
+            if part and self._width([widths[each] for each in (*names, *part, number)]) > width:
                 yield [*names, *part]
-                part, used = [], start
+                part = []
             part.append(number)
-            used += needs[number] + around
         yield [*names, *part]
+
+    def _turned(self) -> Table:
+        """Return a table of two columns: the name of a column of this one, and its value in one row after another."""
+        made = Table(
+            title=self.title, title_justify=self.title_justify, box=self.box, pad_edge=self.pad_edge, show_header=False
+        )
+        made.add_column(style=self.header_style, no_wrap=True)
+        made.add_column(overflow="fold")
+        for index, row in enumerate(self.rows):
+            if index and not self.box:
+                made.add_row()
+            for number, column in enumerate(self.columns):
+                last = bool(self.box) and number == len(self.columns) - 1
+                made.add_row(column.header, list(column.cells)[index], end_section=last, style=row.style)
+        return made
 
     def _part(self, columns: Sequence[int], needs: "Sequence[_ColumnNeed]", width: int, *, first: bool) -> Table:
         made = Table(

@@ -8,6 +8,8 @@ from contextlib import chdir, redirect_stderr, redirect_stdout
 from typing import NamedTuple
 from unittest.mock import patch
 
+from narrow import lost_words
+
 from aliquot.cli import console, main
 
 TERMINAL = {"COLUMNS": "160", "TERM": "dumb"}
@@ -21,8 +23,18 @@ class CommandResult(NamedTuple):
 
 
 def run_here(*arguments, cwd, environment):
-    """Run `aliquot …` with exactly these environment variables."""
+    """Run `aliquot …` with exactly these environment variables.
+
+    Everything that it prints is also laid out for 80 columns, where no word may be cut.
+    """
     out, err = io.StringIO(), io.StringIO()
+    lost = []
+    show = console.output.print
+
+    def print_and_check(*objects, **options):
+        lost.extend(lost_words(objects, options))
+        show(*objects, **options)
+
     with (
         redirect_stdout(out),
         redirect_stderr(err),
@@ -31,12 +43,14 @@ def run_here(*arguments, cwd, environment):
         patch.object(sys, "argv", ["aliquot", *map(str, arguments)]),
         # It was made with the variables of the first command in this process.
         patch.object(console.output, "_width", int(environment.get("COLUMNS", PIPE_COLUMNS))),
+        patch.object(console.output, "print", print_and_check),
     ):
         try:
             main()
             code = 0
         except SystemExit as end:
             code = end.code or 0
+    assert not lost, f"aliquot {' '.join(map(str, arguments))} at 80 columns cuts {lost}"
     return CommandResult(code, out.getvalue(), err.getvalue())
 
 

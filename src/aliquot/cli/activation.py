@@ -175,7 +175,7 @@ def find_id(gateway: GatewayClient, activation_id: str) -> str:
 
 
 def _table(found: list[dict[str, Any]]) -> None:
-    rows = table("", "began", "function", "status", "start", ">wait", ">took", "activation")
+    rows = table("", "began", "function", "status", "start", ">wait", ">took", "activation", names=[6])
     for one in found:
         said = annotations_of(one)
         rows.add_row(

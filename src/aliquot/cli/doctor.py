@@ -29,7 +29,7 @@ def doctor(
     if as_json:
         print_json([msgspec.to_builtins(finding) for finding in findings])
     else:
-        rows = table("", "", "", "")
+        rows = table("", "", "", "", names=2)
         rows.show_header, rows.columns[2].no_wrap = False, False
         for finding in findings:
             rows.add_row("yes" if finding.ok else "no", finding.name, finding.detail)

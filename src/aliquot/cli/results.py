@@ -1,6 +1,7 @@
 """Format results for stdout: tables and lines for people, JSON for programs."""
 
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -24,8 +25,11 @@ def print_json(value: object, *, compact: bool = False) -> None:
     print(json.dumps(value, indent=None if compact else 2, ensure_ascii=False), flush=compact)  # noqa: T201 - results go to stdout
 
 
-def table(title: str, *columns: str, names: int = 1) -> PlainTable:
-    """Make a table. Columns whose name begins with `>` are aligned to the right. The first `names` name the row."""
+def table(title: str, *columns: str, names: int | Sequence[int] = 1) -> PlainTable:
+    """Make a table. Columns whose name begins with `>` are aligned to the right.
+
+    The first `names` columns name the row, or those with the numbers in `names`.
+    """
     made = PlainTable(
         names=names,
         title=Text(title) if title else None,

@@ -66,6 +66,27 @@ def test_a_table_that_is_too_wide_is_shown_in_parts_that_repeat_the_name(boxed):
     assert printed(made, 300).count("row-1") == 1
 
 
+def test_a_table_that_would_need_many_parts_is_turned():
+    headers = ["name", *(f"number {column}" for column in range(8))]
+    made = table("", *headers)
+    for row in range(2):
+        made.add_row(f"{row}-{LONG}-{LONG[:10]}", *(str(10**6 * (row + 1) + column) for column in range(8)))
+    lines = printed(made).splitlines()
+    assert [line.split()[-1] for line in lines[1:9]] == [str(10**6 + column) for column in range(8)]
+    assert [line.strip() for line in lines].count("") == 1, "between two rows"
+    assert lines[10].split() == ["name", f"1-{LONG}-{LONG[:10]}"]
+
+
+def test_rows_are_named_by_the_columns_that_name_them():
+    made = table("", "began", "function", "took", "activation", names=[3])
+    for row in range(2):
+        made.add_row("2026-01-01 12:00:00", "resize-all-images-of-a-user", "12 ms", f"{row}" * 32)
+    text = printed(made)
+    assert text.count("0" * 32) == text.count("1" * 32) == 2
+    assert text.splitlines()[0].split() == ["activation", "began"]
+    assert printed(made, 200).splitlines()[0].split() == ["began", "function", "took", "activation"]
+
+
 def test_a_name_that_is_wider_than_the_terminal_is_folded_and_not_cut():
     made = table("", "name", ">calls")
     made.add_row("x" * 100, "123456")
