@@ -22,6 +22,7 @@ class RootGroup(TyperGroup):
 
     def __init__(self, **options: Any) -> None:  # noqa: ANN401 - options of typer
         super().__init__(**options)
+        self.help = join_lines(self.help)
         self.commands = OwnCommands()  # type: ignore[assignment]  # typer only reads it
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401 - typer's own type, which changes its module
@@ -30,6 +31,11 @@ class RootGroup(TyperGroup):
         return list(dict.fromkeys([*super().list_commands(ctx), *sorted(entry_points(group=ENTRY_POINTS).names)]))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401 - as above
+        command = self._find(ctx, cmd_name)
+        _join_help(command)
+        return command
+
+    def _find(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401 - as above
         command = super().get_command(ctx, cmd_name)
         if command is not None:
             return command
@@ -43,3 +49,27 @@ class RootGroup(TyperGroup):
                 "in a clone of the repository, run: pip install --editable . --editable benchmarks"
             )
         return None
+
+
+def join_lines(text: str | None) -> str | None:
+    """Join the lines of each paragraph of a help text, so that it is wrapped at the terminal's width alone.
+
+    Paragraphs with a list or an indented line stay as they are.
+    """
+    if text is None:
+        return None
+    return "\n\n".join(_joined(paragraph) for paragraph in map(str.strip, text.split("\n\n")))
+
+
+def _joined(paragraph: str) -> str:
+    lines = paragraph.split("\n")
+    return paragraph if any(line.startswith((" ", "-", "*", "\b")) for line in lines) else " ".join(lines)
+
+
+def _join_help(command: Any) -> None:  # noqa: ANN401 - typer's own type, which changes its module
+    """Join the lines in the help of a command and of the commands in it."""
+    if command is None:
+        return
+    command.help = join_lines(command.help)
+    for inner in getattr(command, "commands", {}).values():
+        _join_help(inner)

@@ -2,6 +2,7 @@
 
 import io
 import re
+from itertools import pairwise
 
 import pytest
 import typer
@@ -47,6 +48,15 @@ def test_the_help_of_a_command_is_not_cut(path, monkeypatch, capsys):
     assert text.strip()
     assert max(map(len, text.splitlines())) <= COLUMNS
     assert "…" not in text, [line for line in text.splitlines() if "…" in line]
+
+
+@pytest.mark.parametrize("path", [(), *commands()], ids=" ".join)
+def test_lines_of_a_help_text_break_only_where_the_terminal_ends(path, monkeypatch, capsys):
+    monkeypatch.setattr("typer.rich_utils.MAX_WIDTH", COLUMNS)
+    text = (help_of(path) + capsys.readouterr().out).split("╭")[0]
+    for line, following in pairwise(line.strip() for line in text.splitlines()):
+        if line and following and not following.startswith(("-", "*")):
+            assert len(line) + 1 + len(following.split()[0]) > COLUMNS - 2, text
 
 
 @pytest.mark.parametrize("boxed", [True, False])
