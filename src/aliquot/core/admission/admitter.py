@@ -11,9 +11,10 @@ from typing import cast
 
 from msgspec.structs import replace
 
+from aliquot.core.admission.blocks import TOLERANCE_S, Block
 from aliquot.core.admission.filling import fill
 from aliquot.core.admission.interfaces import Admission, Ask, PlannedPlace, Probe, Promised, Refused
-from aliquot.core.admission.lanes import TOLERANCE_S, Block, Lane
+from aliquot.core.admission.lanes import Lane
 from aliquot.core.admission.objective import Objective
 from aliquot.core.admission.overruns import next_check, victim_of
 from aliquot.core.admission.pins import pin
@@ -211,9 +212,7 @@ class Admitter:
         fill(plan, block, now)
         size = len(block.members)
         seconds = plan.bound_s(flow, sandbox.device, size) or block.length_s
-        block.began = now
         block.lanes[0].plan.run(block, sandbox, min(seconds, block.length_s), now)
-        plan.running[sandbox.id] = block
         for member in block.members:
             del flow.promised[member.id]
         reason = f"promised; {size} of {block.size} planned calls" if block.size > 1 else "promised"
@@ -301,12 +300,12 @@ class Admitter:
         self._put_all(placement, block.members, now).blame = blame
 
     def _other_place(self, block: Block, first: Invocation, now: float) -> PlannedPlace | None:
-        ask = Ask(first, block.flow, now, None, None)
+        ask = Ask(first, block.flow, now, None, None, ready=block.inputs_at(now))
         size = max(1, len(block.members))
         found = [
             placement
             for lane in self.plan.lanes(block.flow, now)
-            if (placement := self.plan.place(ask, lane, size, block.due)) is not None
+            if (placement := self.plan.place(ask, lane, size, block.limit)) is not None
             and all(_affords(member, placement.cost) for member in block.members)
         ]
         return min(found, key=lambda placement: (placement.cost, placement.ends), default=None)
@@ -315,9 +314,9 @@ class Admitter:
         """Move a block to a lane that is idle, where it starts earlier."""
         ask = Ask(block.members[0], block.flow, now, None, None)
         self.plan.drop(block)
-        placement = self.plan.place(ask, lane, block.size, block.due)
+        placement = self.plan.place(ask, lane, block.size, block.limit)
         if placement is None or placement.ready > now:
-            placement = self.plan.place(ask, block.lanes[0], block.size, block.due) or placement
+            placement = self.plan.place(ask, block.lanes[0], block.size, block.limit) or placement
         if placement is None:
             for member in list(block.members):
                 self.break_promise(member, Blame.PLATFORM, "its place in the plan was lost", now)

@@ -7,7 +7,7 @@ along, as long as none of the blocks behind it becomes late. This shortens the p
 
 from typing import TYPE_CHECKING
 
-from aliquot.core.admission.lanes import TOLERANCE_S, Block
+from aliquot.core.admission.blocks import TOLERANCE_S, Block
 
 if TYPE_CHECKING:
     from aliquot.core.admission.plan import Plan
@@ -21,14 +21,14 @@ def fill(plan: "Plan", block: Block, now: float) -> None:
     limit = flow.spec.batch if flow.batches is None else flow.batches.limit
     if limit == 1:
         return
-    due = block.due
+    ends_by = block.limit
     for other in _later_blocks(plan, block):
         size = len(block.members) + len(other.members)
         length_s = plan.bound_s(flow, lane.device, size) if size <= limit else None
         if length_s is None:
             continue
-        due = min(due, other.due)
-        if now + length_s > due + TOLERANCE_S or not lane.plan.none_late_behind(block, other, now + length_s, now):
+        ends_by = min(ends_by, other.limit)
+        if now + length_s > ends_by + TOLERANCE_S or not lane.plan.none_late_behind(block, other, now + length_s, now):
             return
         if not _affordable(plan, block, other, length_s):
             return
@@ -44,7 +44,7 @@ def _later_blocks(plan: "Plan", block: Block) -> list[Block]:
         if device.device.spec.kind == kind and (device is own.plan or not device.wide)
         for lane in device.lanes
         for other in lane.blocks[:MAX_LOOKED_AT]
-        if other.flow is block.flow and other is not block
+        if other.flow is block.flow and other is not block and other.has_inputs
     }
     return sorted(found.values(), key=lambda other: (other.key, other.number))
 
@@ -62,5 +62,5 @@ def _merge(plan: "Plan", block: Block, other: Block, length_s: float) -> None:
         if member.objective is not None:
             member.objective.block = block
             member.objective.bound_s = length_s
-    block.due = min(block.due, other.due)
+    block.recount()
     block.size, block.length_s = len(block.members), length_s

@@ -26,6 +26,7 @@ class Ask(Struct, frozen=True, gc=False):
     due: float | None  # the time at which it must have ended by the plan, a margin before its deadline
     cost_limit: float | None
     prefer: Prefer = Prefer.COST
+    ready: float = 0  # when its inputs are there, if it is a stage of an execution
 
 
 class BlockView(Protocol):

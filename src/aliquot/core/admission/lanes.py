@@ -9,56 +9,23 @@ A call whose share is larger than a slot takes several lanes at once. It begins 
 """
 
 from bisect import bisect_right, insort
+from collections.abc import Iterable
 from math import inf
 from typing import TYPE_CHECKING, cast
 
+from aliquot.core.admission.blocks import TOLERANCE_S, Block, believed
 from aliquot.core.admission.estimates import plain_bound
 from aliquot.core.lifecycle import BUSY, WARM
 
 if TYPE_CHECKING:
     from aliquot.core.admission.demand import KindDemand
     from aliquot.core.admission.plan import Plan
-    from aliquot.core.admission.records import Blame
     from aliquot.core.device import Device
     from aliquot.core.flow import Flow
-    from aliquot.core.records import Invocation, Sandbox
+    from aliquot.core.records import Sandbox
     from aliquot.core.view import FlowView
 
-TOLERANCE_S = 1e-9  # of sums of times
 MAX_PUSHED = 512  # blocks that one call may move
-
-
-class Block:
-    """A planned run of one flow, with one call or several."""
-
-    __slots__ = (
-        "began", "blame", "due", "ends", "flow", "key", "lanes", "length_s", "members", "number", "sandbox", "size",
-        "starts",
-    )  # fmt: skip
-
-    def __init__(self, number: int, flow: "Flow", lanes: "tuple[Lane, ...]", size: int, length_s: float) -> None:
-        self.number = number
-        self.flow = flow
-        self.lanes = lanes
-        self.size = size  # calls that it is reserved for
-        self.length_s = length_s
-        self.members: list[Invocation] = []
-        self.due = inf  # of the member whose deadline comes first
-        self.key: float = 0  # its place in the order of its lanes
-        self.starts: float = 0
-        self.ends: float = 0
-        self.began: float = 0  # when it began to run
-        self.sandbox: Sandbox | None = None  # that it counts on
-        self.blame: Blame | None = None  # the reason for which it is late, if it is
-
-    def ready_at(self, now: float) -> float:
-        """Return when its sandbox will be ready. One that is late is believed to take as long again as it is over."""
-        sandbox = self.sandbox
-        if sandbox is None or sandbox.state is WARM:
-            return now
-        if sandbox.state is BUSY and any(lane in self.lanes for lane in sandbox.occupies):
-            return now  # it runs an earlier block of the same lane
-        return believed(sandbox.ready_at, now)
 
 
 class Lane:
@@ -97,54 +64,84 @@ class Lane:
         self.plan.plan.touch((self,))
 
     def work_before(self, due: float, now: float) -> float:
-        """Return the seconds until it has done what is due by then."""
+        """Return the seconds of work that it has to do by then."""
         place = bisect_right(self.blocks, due, key=_key)
-        return (self.blocks[place - 1].ends if place else self.free_from(now)) - now
+        return self.free_from(now) - now + (self.blocks[place - 1].work_s if place else 0.0)
 
     def end_with(self, key: float, due: float, length_s: float, ready: float, now: float) -> float | None:
         """Return the end of a new block, or None if it or a later block would miss its due time."""
         blocks = self.blocks
+        if blocks and blocks[0].starts < now:
+            self.plan.refresh((self,), now)  # what was to begin by now is late
         place = bisect_right(blocks, key, key=_key)
         if len(blocks) - place > MAX_PUSHED:
             return None
         before = blocks[place - 1].ends if place else self.free_from(now)
-        ends = end = max(before, ready) + length_s
-        if end > due + TOLERANCE_S:
+        ends = max(before, ready) + length_s
+        if ends > due + TOLERANCE_S or (place < len(blocks) and ends > blocks[place].latest + TOLERANCE_S):
             return None
-        for block in blocks[place:]:
-            if end <= block.starts:
-                break
-            end += block.length_s  # its sandbox is ready by then, since it is ready when the block starts now
-            if end > block.due + TOLERANCE_S:
-                return None
         return ends
 
-    def refresh(self, now: float) -> Block | None:
-        """Compute the times of all blocks, and return the first that would miss its due time."""
-        free, work, late = self.free_from(now), 0.0, None
-        latest = inf
-        for block in self.blocks:
+    def refresh(self, now: float, begin: int = 0) -> Block | None:
+        """Compute the times of all blocks, and return the first that would miss its due time.
+
+        Those before `begin` still have their times.
+        """
+        blocks = self.blocks
+        if begin:
+            free, work = blocks[begin - 1].ends, blocks[begin - 1].work_s
+        else:
+            free, work = self.free_from(now), 0.0
+        late = None
+        latest_due = self.plan.plan.grace_s + TOLERANCE_S
+        for block in blocks[begin:] if begin else blocks:
             ready = block.ready_at(now)
-            block.starts = max(free, ready)
-            block.ends = free = block.starts + block.length_s
+            start = max(ready, free)
             work += block.length_s
-            latest = min(latest, block.due - work)
-            if late is None and free > block.due + self.plan.plan.grace_s + TOLERANCE_S:
+            block.starts, block.work_s = start, work
+            free = start + block.length_s
+            if block.staged and abs(free - block.ends) > TOLERANCE_S:
+                self.plan.affect(lane for stage in block.stages for lane in stage.lanes_after())
+            block.ends = free
+            if late is None and free > block.due + latest_due:
                 late = block
-        self.latest_start = latest
+        self._refresh_latest(begin)
         return late
+
+    def _refresh_latest(self, begin: int) -> None:
+        """Compute when each block must begin at the latest, from the last one on.
+
+        Those behind `begin` still have their times, and so have those before one that stays the same.
+        """
+        blocks = self.blocks
+        last = begin or len(blocks) - 1
+        latest = blocks[last + 1].latest if last + 1 < len(blocks) else inf
+        for place in range(last, -1, -1):
+            block = blocks[place]
+            limit = block.limit if block.staged else block.due
+            latest = (min(latest, limit)) - block.length_s
+            if begin and place < begin and latest == block.latest:
+                break
+            if block.staged and abs(latest - block.latest) > TOLERANCE_S:
+                self.plan.affect(lane for stage in block.stages for lane in stage.lanes_before())
+            block.latest = latest
+        self.latest_start = blocks[0].latest if blocks else inf
+        running = None if self.occupant is None else self.plan.plan.running.get(self.occupant.id)
+        if running is not None and running.staged:
+            self.latest_start = min(self.latest_start, *(stage.latest_end() for stage in running.stages))
 
 
 class DevicePlan:
     """The lanes of one device, and the slots that its plain calls use beside them."""
 
-    __slots__ = ("device", "kind", "lanes", "outside", "outside_used", "plan", "used_at", "wide")
+    __slots__ = ("affected", "device", "kind", "lanes", "outside", "outside_used", "plan", "used_at", "wide")
 
     def __init__(self, device: "Device", plan: "Plan", kind: "KindDemand") -> None:
         self.device = device
         self.plan = plan
         self.kind = kind
         self.used_at: float = plan.now
+        self.affected: list[Lane] = []  # lanes with stages that come before or after those whose times have changed
         count = min(device.spec.lane_count, device.slots)
         self.lanes = tuple(Lane(self, number) for number in range(count))
         self.outside = device.slots - count  # slots that are no lanes, for plain calls alone
@@ -177,25 +174,59 @@ class DevicePlan:
                 ends = _run(lanes, free, ready, length_s)
                 if ends > due + TOLERANCE_S:
                     return None
-            if _run(block.lanes, free, block.ready_at(now), block.length_s) > block.due + TOLERANCE_S:
+            if _run(block.lanes, free, block.ready_at(now), block.length_s) > block.limit + TOLERANCE_S:
                 return None
         ends = _run(lanes, free, ready, length_s) if ends is None else ends
         return None if ends > due + TOLERANCE_S else ends
 
-    def refresh(self, lanes: tuple[Lane, ...], now: float) -> Block | None:
-        """Compute the times of the blocks in these lanes, and return the first that would miss its due time."""
+    def affect(self, lanes: "Iterable[Lane]") -> None:
+        """Note lanes whose times must be computed again, because those of other stages have changed."""
+        self.affected += lanes
+
+    def refresh(self, lanes: "tuple[Lane, ...]", now: float, begin: int = 0) -> Block | None:
+        """Compute the times of the blocks in these lanes, and return the first that would miss its due time.
+
+        Lanes with stages that come before or after follow. The order of all blocks has no circle, so this ends.
+        """
+        late = self._refresh_own(lanes, now, begin)
+        while self.affected:
+            lane = self.affected.pop()
+            found = lane.plan._refresh_own((lane,), now)  # noqa: SLF001 - the same class
+            if lane.plan is not self:
+                self.affected += lane.plan.affected
+                lane.plan.affected.clear()
+            self.plan.touch((lane,))
+            late = late or found
+        return late
+
+    def _refresh_own(self, lanes: "tuple[Lane, ...]", now: float, begin: int = 0) -> Block | None:
         if not self.wide:
-            late = [block for lane in lanes if (block := lane.refresh(now)) is not None]
+            late = [block for lane in lanes if (block := lane.refresh(now, begin)) is not None]
             return late[0] if late else None
+        return self._refresh_wide(now)
+
+    def _refresh_wide(self, now: float) -> Block | None:
+        """Compute the times of all blocks, where some take several lanes."""
         free = {lane.number: lane.free_from(now) for lane in self.lanes}
+        work = dict.fromkeys(free, 0.0)
         first, slack = None, inf
-        for block in self.blocks():
-            block.ends = _run(block.lanes, free, block.ready_at(now), block.length_s)
-            block.starts = block.ends - block.length_s
-            slack = min(slack, block.due - block.ends)
-            if first is None and block.ends > block.due + self.plan.grace_s + TOLERANCE_S:
+        ordered = self.blocks()
+        for block in ordered:
+            ends = _run(block.lanes, free, block.ready_at(now), block.length_s)
+            if block.staged and abs(ends - block.ends) > TOLERANCE_S:
+                self.affect(lane for stage in block.stages for lane in stage.lanes_after() if lane.plan is not self)
+            block.ends, block.starts = ends, ends - block.length_s
+            block.work_s = max(work[lane.number] for lane in block.lanes) + block.length_s
+            work.update((lane.number, block.work_s) for lane in block.lanes)
+            slack = min(slack, block.limit - ends)
+            if first is None and ends > block.due + self.plan.grace_s + TOLERANCE_S:
                 first = block
-        for lane in self.lanes:  # a lane that is free later by the smallest slack makes no block late
+        for block in ordered:  # all may be later by the smallest slack
+            latest = block.starts + slack
+            if block.staged and abs(latest - block.latest) > TOLERANCE_S:
+                self.affect(lane for stage in block.stages for lane in stage.lanes_before() if lane.plan is not self)
+            block.latest = latest
+        for lane in self.lanes:
             lane.latest_start = lane.free_from(now) + slack if lane.blocks else inf
         return first
 
@@ -217,15 +248,9 @@ class DevicePlan:
         blocks = block.lanes[0].blocks
         place = blocks.index(block)
         end = block.ends + seconds
-        if end > block.due + TOLERANCE_S or len(blocks) - place > MAX_PUSHED:
+        if end > block.limit + TOLERANCE_S or len(blocks) - place > MAX_PUSHED:
             return False
-        for later in blocks[place + 1 :]:
-            if end <= later.starts:
-                break
-            end += later.length_s
-            if end > later.due + TOLERANCE_S:
-                return False
-        return True
+        return place + 1 == len(blocks) or end <= blocks[place + 1].latest + TOLERANCE_S
 
     def _none_late_with(self, longer: Block, seconds: float) -> bool:
         """Return whether all blocks are in time if one takes longer."""
@@ -233,7 +258,7 @@ class DevicePlan:
         free = {lane.number: lane.free_from(now) for lane in self.lanes}
         for block in self.blocks():
             length_s = block.length_s + (seconds if block is longer else 0)
-            if _run(block.lanes, free, block.ready_at(now), length_s) > block.due + TOLERANCE_S:
+            if _run(block.lanes, free, block.ready_at(now), length_s) > block.limit + TOLERANCE_S:
                 return False
         return True
 
@@ -244,7 +269,7 @@ class DevicePlan:
         for block in self.blocks() if self.wide else first.lanes[0].blocks:
             if block is first or block is without:
                 continue
-            if _run(block.lanes, free, block.ready_at(now), block.length_s) > block.due + TOLERANCE_S:
+            if _run(block.lanes, free, block.ready_at(now), block.length_s) > block.limit + TOLERANCE_S:
                 return False
         return True
 
@@ -307,6 +332,8 @@ class DevicePlan:
     def run(self, block: Block, sandbox: "Sandbox", seconds: float, now: float) -> None:
         """Let a block begin in its lanes, which are free."""
         self.remove(block)
+        block.running, block.began = True, now
+        self.plan.running[sandbox.id] = block
         for lane in block.lanes:
             lane.occupant, lane.busy_until = sandbox, now + seconds
         sandbox.occupies, sandbox.planned = block.lanes, True
@@ -323,11 +350,6 @@ class DevicePlan:
             self.kind.unbounded -= lane.busy_until == inf
         self.refresh(freed, now)
         self.plan.touch(freed)
-
-
-def believed(expected: float, now: float) -> float:
-    """Return when something is believed to end that was expected then. What is over takes as long again."""
-    return expected if now <= expected else now + (now - expected)
 
 
 def _run(lanes: tuple[Lane, ...], free: dict[int, float], ready: float, length_s: float) -> float:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 from aliquot.core.admission.records import Late, Prefer
 
 if TYPE_CHECKING:
-    from aliquot.core.admission.lanes import Block
+    from aliquot.core.admission.blocks import Block
+    from aliquot.core.admission.stages import PlannedStage
 
 MIN_PATIENCE_S = 1.0
 PATIENCE_RUNS = 20  # after so many runs a call without a deadline goes before later deadlines
@@ -16,7 +17,8 @@ class Objective:
     """The limits of one call, whether they are promised, and its place in the plan."""
 
     __slots__ = (
-        "block", "bound_s", "cost", "cost_limit", "due", "kind", "lanes", "late", "prefer", "promised", "work_s",
+        "block", "bound_s", "cost", "cost_limit", "due", "kind", "lanes", "late", "prefer", "promised", "stage",
+        "work_s",
     )  # fmt: skip
 
     def __init__(self, due: float | None, cost_limit: float | None, late: Late, prefer: Prefer) -> None:
@@ -25,6 +27,7 @@ class Objective:
         self.late = late
         self.prefer = prefer
         self.block: Block | None = None
+        self.stage: PlannedStage | None = None  # of the execution that is promised as a whole
         self.promised = False
         self.bound_s: float = inf  # of the run it was promised with
         self.cost: float = 0
@@ -34,4 +37,6 @@ class Objective:
 
     def key(self, length_s: float, now: float) -> float:
         """Return its place in the order of a lane. Without a deadline it does not wait for ever."""
+        if self.stage is not None:
+            return self.stage.key
         return self.due if self.due < inf else now + max(MIN_PATIENCE_S, PATIENCE_RUNS * length_s)

@@ -7,7 +7,8 @@ the one that is due last. No call that is kept is displaced.
 
 from math import inf
 
-from aliquot.core.admission.lanes import Block, Lane
+from aliquot.core.admission.blocks import Block
+from aliquot.core.admission.lanes import Lane
 from aliquot.core.admission.records import Blame
 from aliquot.core.lifecycle import WARM
 

@@ -5,6 +5,7 @@ from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING, cast
 
+from aliquot.core.admission.blocks import TOLERANCE_S, Block
 from aliquot.core.admission.demand import (
     HEADROOM_LOAD,
     PLAIN_PART,
@@ -15,7 +16,7 @@ from aliquot.core.admission.demand import (
 )
 from aliquot.core.admission.estimates import Outlook
 from aliquot.core.admission.interfaces import Ask, LaneView, PlannedPlace
-from aliquot.core.admission.lanes import TOLERANCE_S, Block, DevicePlan, Lane
+from aliquot.core.admission.lanes import DevicePlan, Lane
 from aliquot.core.admission.objective import Objective
 from aliquot.core.admission.pins import unpin
 from aliquot.core.admission.sandbox_choice import choose_sandbox
@@ -138,7 +139,7 @@ class Plan:
         cost = self.cost(flow, first.device, single_s + choice.start_s)
         if ask.cost_limit is not None and cost > ask.cost_limit:
             return None
-        ends = first.plan.end_with(lanes, key, due, length_s, choice.ready, ask.now)
+        ends = first.plan.end_with(lanes, key, due, length_s, max(choice.ready, ask.ready), ask.now)
         return None if ends is None else PlannedPlace(first, lanes, None, size, length_s, choice.ready, ends, cost)
 
     def join(self, ask: Ask, lane: LaneView) -> PlannedPlace | None:
@@ -146,10 +147,11 @@ class Plan:
         flow, own = cast("Flow", ask.flow), cast(Lane, lane)
         if flow.spec.batch == 1 or flow.index not in own.sandboxes:
             return None
-        due = _objective(ask).due
+        objective = _objective(ask)
+        due = objective.due
         limit = flow.spec.batch if flow.batches is None else flow.batches.limit
         for block in own.blocks:
-            if block.flow is not flow:
+            if block.flow is not flow or not _may_join(block, objective, ask.ready):
                 continue
             size = max(block.size, len(block.members) + 1)
             length_s = block.length_s if size == block.size else self.bound_s(flow, own.device, size)
@@ -165,8 +167,8 @@ class Plan:
                 return PlannedPlace(own, block.lanes, block, size, length_s, block.starts, ends, cost)
         return None
 
-    def commit(self, placement: PlannedPlace, invocation: "Invocation", sandbox: "Sandbox", now: float) -> Block:
-        """Put the call into the plan."""
+    def commit(self, placement: PlannedPlace, invocation: "Invocation", sandbox: "Sandbox | None", now: float) -> Block:
+        """Put the call into the plan. Without a sandbox this is a draft, which gets one later or is taken back."""
         flow, objective = invocation.flow, invocation.objective
         assert objective is not None  # noqa: S101 - only calls with one are promised
         block = cast("Block | None", placement.block)
@@ -176,16 +178,18 @@ class Plan:
             lanes = cast("tuple[Lane, ...]", placement.lanes)
             block = Block(self._blocks, flow, lanes, placement.size, placement.length_s)
             block.key = objective.key(placement.length_s, now)
-            block.sandbox = sandbox
+            block.sandbox, block.ready = sandbox, placement.ready
             lane.plan.add(block)
         block.size, block.length_s = placement.size, placement.length_s
         block.members.append(invocation)
         block.due = min(block.due, objective.due)
+        block.staged |= objective.stage is not None
         objective.block = block
         objective.bound_s = placement.length_s
         objective.kind = lane.device.spec.kind
         objective.lanes = len(block.lanes)
-        lane.plan.refresh(block.lanes, now)
+        begin = lane.blocks.index(block) if lane.blocks[0].starts >= now else 0
+        lane.plan.refresh(block.lanes, now, begin)
         self.touch(block.lanes)
         return block
 
@@ -201,7 +205,7 @@ class Plan:
             return
         block.members.remove(invocation)
         if block.members:
-            block.due = min(_due(member) for member in block.members)
+            block.recount()
             block.lanes[0].plan.refresh(block.lanes, self.now)
         else:
             self.drop(block)
@@ -352,8 +356,14 @@ def outlook_of(flow: "Flow", now: float) -> Outlook:
     return found
 
 
-def _due(invocation: "Invocation") -> float:
-    return inf if invocation.objective is None else invocation.objective.due
+def _may_join(block: Block, objective: Objective, ready: float) -> bool:
+    """Return whether the inputs of a call are there when the block starts, and its stages stay in the order of keys."""
+    stage = objective.stage
+    if stage is None:
+        return True
+    if ready > block.starts + TOLERANCE_S or stage.key < block.key:
+        return False
+    return all(each.block is None or each.block.key < block.key for each in stage.before)
 
 
 def _objective(ask: Ask) -> Objective:

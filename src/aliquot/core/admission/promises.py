@@ -1,6 +1,6 @@
 """Promises that are kept or broken. Each one ends once: with its call, or before it with `BreakPromise`."""
 
-from aliquot.core.admission.lanes import TOLERANCE_S
+from aliquot.core.admission.blocks import TOLERANCE_S
 from aliquot.core.admission.records import Blame
 from aliquot.core.commands import BreakPromise, Command
 from aliquot.core.records import Invocation

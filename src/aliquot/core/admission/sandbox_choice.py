@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from aliquot.core.admission.blocks import believed
 from aliquot.core.admission.estimates import Outlook, plain_bound
-from aliquot.core.admission.lanes import Lane, believed
+from aliquot.core.admission.lanes import Lane
 from aliquot.core.lifecycle import BUSY, HOST_WARM, WARM
 
 if TYPE_CHECKING:

@@ -2,7 +2,8 @@
 
 from itertools import islice
 
-from aliquot.core.admission.lanes import TOLERANCE_S, Block, Lane
+from aliquot.core.admission.blocks import TOLERANCE_S, Block
+from aliquot.core.admission.lanes import Lane
 from aliquot.core.lifecycle import WARM
 from aliquot.core.view import MAX_SHARES
 
@@ -12,7 +13,7 @@ MAX_LOOKED_AT = 8  # blocks behind one whose sandbox is not ready
 def can_start(block: Block) -> bool:
     """Return whether all lanes of a block are free, its sandbox is ready, and the device has a slot and its share."""
     sandbox, device = block.sandbox, block.lanes[0].device
-    if sandbox is None or sandbox.state is not WARM or sandbox.invocation is not None:
+    if sandbox is None or sandbox.state is not WARM or sandbox.invocation is not None or not block.has_inputs:
         return False
     if any(lane.occupant is not None for lane in block.lanes):
         return False
@@ -28,7 +29,8 @@ def to_run_first(lane: Lane, now: float) -> Block | None:
     first = lane.blocks[0]
     if len(first.lanes) > 1 or lane.plan.wide:
         return first if all(each.blocks[0] is first for each in first.lanes) else None
-    if first.sandbox is not None and first.sandbox.state is WARM and first.sandbox.invocation is None:
+    sandbox = first.sandbox
+    if sandbox is not None and sandbox.state is WARM and sandbox.invocation is None and first.has_inputs:
         return first
     for block in islice(lane.blocks, 1, MAX_LOOKED_AT + 1):
         if can_start(block) and _makes_none_late(lane, block, now):
@@ -42,7 +44,7 @@ def _makes_none_late(lane: Lane, before: Block, now: float) -> bool:
         if block is before:
             continue
         end = max(end, block.ready_at(now)) + block.length_s
-        if end > block.due + TOLERANCE_S:
+        if end > block.limit + TOLERANCE_S:
             return False
     return True
 
@@ -56,7 +58,7 @@ def steal(lane: Lane) -> Block | None:
         if other.occupant is None or not other.blocks or other is lane:
             continue
         block = other.blocks[0]
-        if found is not None and block.key >= found.key:
+        if (found is not None and block.key >= found.key) or not block.has_inputs:
             continue
         if _has_sandbox_for(lane, other, block):
             found = block
