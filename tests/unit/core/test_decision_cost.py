@@ -218,3 +218,21 @@ def opcodes_per_removal(policy, flows):
 def test_removing_a_function_costs_about_the_same_with_ten_and_with_a_thousand_flows(policy):
     few, many = opcodes_per_removal(policy, 10), opcodes_per_removal(policy, 1000)
     assert many <= 1.5 * few, f"{few} bytecodes with 10 flows, {many} with 1000"
+
+
+def test_a_promise_behind_many_blocks_costs_as_much_as_behind_a_few():
+    def opcodes(blocks):
+        harness = Harness(
+            "fcfs",
+            devices=[device("gpu-1", concurrency=1, memory_bytes=None)],
+            functions=[function("f", run_s=0.01, cold_s=0)],
+            admission="reservation",
+        )
+        for number in range(blocks):
+            harness.send(InvocationArrived(f"p{number}", "default", "f", 100 + number))
+        counter = BytecodeCounter()
+        with counter:
+            harness.scheduler.step(0, [InvocationArrived("last", "default", "f", 10_000)])
+        return counter.count
+
+    assert opcodes(400) < 1.1 * opcodes(40)

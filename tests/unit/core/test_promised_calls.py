@@ -283,3 +283,9 @@ def test_a_bound_falls_while_nothing_runs_so_that_one_outlier_refuses_nothing_fo
     assert window.bound(None, 9) == 100
     assert window.bound(None, 11) == pytest.approx(50.5)
     assert window.bound(None, 5000) < 1.5
+
+
+def test_a_declared_time_that_no_run_has_exceeded_stays_the_bound():
+    window = TimeWindow()
+    window.record(0.02, 0)
+    assert window.bound(0.1, 1000) == 0.1

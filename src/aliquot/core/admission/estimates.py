@@ -64,7 +64,9 @@ class TimeWindow:
             return declared
         if len(times) < MIN_TIMES:
             largest = times[-1]
-            bound = declared if declared is not None and largest <= declared else 2 * largest
+            if declared is not None and largest <= declared:
+                return declared  # nothing has shown that it is too long
+            bound = 2 * largest
         else:
             bound = times[ceil(QUANTILE * len(times)) - 1]
         return self._decayed(bound, now)
