@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from command_line import run_here
 from event_reader import STREAM, events_of
 from live_workflows import INC, chain, deploy, history, read, start, task, wait_for_end, wait_for_state
 
@@ -74,6 +75,7 @@ def test_a_failure_tells_the_name_of_its_error_and_a_redrive_takes_it_up(client,
         assert client.post(f"executions/{execution}/redrive").status_code == 200
         found = wait_for_end(client, execution)
         assert (found["status"], found["output"]) == ("SUCCEEDED", {"n": 1, "x": {"n": 2}})
+        assert found["redrives"] == 1
         assert client.get(f"activations/{execution}").json()["response"]["success"]
         assert client.post(f"executions/{execution}/redrive").status_code == 409
     finally:
@@ -123,6 +125,35 @@ def test_a_workflow_is_a_component_of_a_sequence_and_a_task_of_a_workflow(client
     components = {"kind": "sequence", "components": ["/_/inc", "/_/inner"]}
     assert client.put("actions/both", json={"exec": components}, params={"overwrite": "true"}).status_code == 200
     assert client.result("both", {"n": 1}) == {"n": 3}
+
+
+def test_the_device_time_of_an_execution_has_that_of_its_tasks_and_of_executions_inside_it(client, server, tmp_path):
+    deploy(client, "inside", chain(task("inc")))
+    deploy(client, "quick inside", chain(task("inc")), durable=False)
+    deploy(client, "timed", chain(task("inc"), task("inside"), task("quick inside"), {"Type": "Wait", "Seconds": 3600}))
+    execution = start(client, "timed")
+    waiting = wait_for_state(client, execution, "D", "a time")
+    [inside] = client.get("executions", params={"workflow": "inside"}).json()
+    events = (
+        wait_until(  # the description may be ahead of the disk
+            lambda: history(client, execution)["events"],
+            lambda found: found[-1]["type"] == "WaitStateEntered",
+            what="the history up to the wait",
+        )
+        + history(client, inside["executionId"])["events"]
+    )
+    ends = [event["taskSucceededEventDetails"] for event in events if event["type"] == "TaskSucceeded"]
+    ran = [end["ranMs"] for end in ends if "ranMs" in end]
+    assert len(ran) == 2
+    assert waiting["deviceTime"] > sum(ran)  # the time of the express execution is in it as well
+    assert waiting["devices"] == {"cpu": waiting["deviceTime"]}
+    client.post(f"executions/{execution}/stop")
+    ended = read(client, execution)
+    assert (ended["status"], ended["deviceTime"]) == ("ABORTED", waiting["deviceTime"])
+    environment = {"HOME": str(tmp_path), "ALIQUOT_URL": server.url, "ALIQUOT_KEY": server.key}
+    told = run_here("workflow", "show", execution, cwd=tmp_path, environment=environment)
+    assert "device time: " in told.out
+    assert "(cpu " in told.out
 
 
 def test_a_wrong_definition_is_refused_with_all_its_mistakes(client):

@@ -121,6 +121,9 @@ def show_execution(execution: Id, data: Data = None, as_json: AsJson = False) ->
     say(f"start: {clock(found['start'])}")
     if found.get("end"):
         say(f"took: {seconds((found['end'] - found['start']) / 1000)}")
+    if found.get("devices"):
+        parts = ", ".join(f"{device} {seconds(ran / 1000)}" for device, ran in found["devices"].items())
+        say(f"device time: {seconds(found['deviceTime'] / 1000)} ({parts})")
     for state in found.get("states", ()):
         index = f" [{state['index']}]" if "index" in state else ""
         say(f"in {state['state']}{index}: waits for {state['waits']} since {state['since']}")

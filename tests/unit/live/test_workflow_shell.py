@@ -330,7 +330,7 @@ async def test_two_redrives_at_once_are_one(rig):
     assert second is True or isinstance(second, EventRefusedError)
     described = await control.describe("guest", call.id)
     assert described.row.status == "FAILED"
-    assert described.outcome == {"error": "Broken", "cause": None}
+    assert (described.outcome.error, described.outcome.redrives) == ("Broken", 1)
     history = [event["type"] for event in await control.history("guest", call.id)]
     assert history.count("ExecutionRedriven") == history.count("ExecutionFailed") - 1
 

@@ -25,7 +25,8 @@ class TaskEnded(Struct, frozen=True, tag=True, omit_defaults=True):
 
     A task that waits for a callback ends when it is `answered`. If its run fails first, it ends with that error.
     `chained` tasks have run after it in its sandbox, and the output or the error is that of the last one. A function
-    has run on `device` for `ran_ms`, after it had waited for `waited_ms`.
+    has run on `device` for `ran_ms`, after it had waited for `waited_ms`. The tasks of an execution that was the task
+    have run for `inner_ms`, by device.
     """
 
     task: str
@@ -37,6 +38,7 @@ class TaskEnded(Struct, frozen=True, tag=True, omit_defaults=True):
     device: str = ""
     waited_ms: float = 0
     ran_ms: float = 0
+    inner_ms: dict[str, float] | None = None
 
     def times(self) -> dict[str, Value]:
         """Return where and how long the task ran, for the history."""

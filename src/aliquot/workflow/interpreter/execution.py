@@ -48,6 +48,7 @@ class Execution:
         self.started: Started | None = None
         self.started_at = 0.0
         self.redrives = 0
+        self.device_ms: dict[str, float] = {}  # how long its tasks have run, by device
         self.now = 0.0
         self.events = 0  # of the history
         self.root: Frame | None = None

@@ -67,7 +67,8 @@ def start(run: "Execution", frame: Frame, made: dict[str, Value]) -> None:
 
 
 def ended(run: "Execution", event: TaskEnded) -> None:
-    """Take the end of a task. The end of a task that was given up is ignored."""
+    """Take the end of a task. The end of a task that was given up is ignored, but for the time that it ran."""
+    _count_times(run, event)
     frame = run.tasks.frames.get(event.task)
     if frame is None or frame.task is None:
         return
@@ -94,6 +95,12 @@ def ended(run: "Execution", event: TaskEnded) -> None:
         output = {"ExecutedVersion": "$LATEST", "Payload": event.output, "StatusCode": 200} if wrapped else event.output
         run.leave(frame, output)
     _start_queued(run)
+
+
+def _count_times(run: "Execution", event: TaskEnded) -> None:
+    used = event.inner_ms or ({event.device: event.ran_ms} if event.device else {})
+    for device, ran_ms in used.items():
+        run.device_ms[device] = round(run.device_ms.get(device, 0) + ran_ms, 3)
 
 
 def beat(run: "Execution", event: TaskBeat) -> None:

@@ -52,11 +52,16 @@ class StandingState(Struct, rename="camel"):
 
 
 class ExecutionView(ExecutionItem, rename="camel"):
-    """An execution: its input, its output or error and cause, and the states in which it stands."""
+    """An execution: its input, its output or error and cause, and the states in which it stands.
+
+    `device_time` is how long its tasks have run, in ms, and `devices` has the same for each device.
+    """
 
     input: Any
     redrives: int
     states: list[StandingState]
+    device_time: float
+    devices: dict[str, float]
     output: Any = UNSET
     error: str | UnsetType | None = UNSET
     cause: str | UnsetType | None = UNSET
@@ -122,11 +127,15 @@ def execution_item(row: ExecutionRow) -> ExecutionItem:
 
 
 def execution_view(found: Description) -> ExecutionView:
-    row = found.row
+    row, outcome = found.row, found.outcome
     return ExecutionView(
         *(row.id, row.workflow, row.name, row.status, row.start, row.end),  # type: ignore[arg-type]
         input=found.input,
-        redrives=found.redrives,
+        redrives=outcome.redrives,
         states=[StandingState(**state) for state in found.states],
-        **found.outcome,
+        device_time=round(sum(outcome.device_ms.values()), 3),
+        devices=outcome.device_ms,
+        output=outcome.output,
+        error=outcome.error,
+        cause=outcome.cause,
     )

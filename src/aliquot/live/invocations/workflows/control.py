@@ -5,13 +5,19 @@ from collections.abc import Sequence
 from typing import Protocol
 from weakref import WeakValueDictionary
 
-import msgspec
 from msgspec import Struct
 
 from aliquot.live.invocations.call import Call, Follower
 from aliquot.live.invocations.workflows.definitions import machine_of, with_timeout
 from aliquot.live.invocations.workflows.followed_history import FollowedHistory, HistoryReceiver
-from aliquot.live.invocations.workflows.records import LogEntry, TaskBegun, unpack_info, unpack_log
+from aliquot.live.invocations.workflows.records import (
+    LogEntry,
+    StoredOutcome,
+    TaskBegun,
+    read_outcome,
+    unpack_info,
+    unpack_log,
+)
 from aliquot.live.invocations.workflows.run import ExecutionRun
 from aliquot.live.invocations.workflows.workflows import StartOptions, Workflows
 from aliquot.live.store.base import Store
@@ -34,9 +40,8 @@ class Description(Struct, frozen=True):
 
     row: ExecutionRow
     input: Value
-    outcome: dict[str, Value]
-    states: list[dict[str, Value]]
-    redrives: int = 0
+    outcome: StoredOutcome
+    states: list[dict[str, Value]] = []
 
 
 class ExecutionReceiver(HistoryReceiver, Follower, Protocol):
@@ -91,9 +96,10 @@ class ExecutionControl:
         value = described(await self._input(row))
         run = await self._executions.load(owner, execution)
         if run is None or run.machine.root is None:
-            outcome = msgspec.json.decode(row.outcome) if row.outcome else {}
-            return Description(row, value, outcome, [])
-        return Description(row, value, {}, stands(run.machine.root), run.machine.redrives)
+            return Description(row, value, read_outcome(row.outcome))
+        machine = run.machine
+        so_far = StoredOutcome(device_ms=machine.device_ms, redrives=machine.redrives)
+        return Description(row, value, so_far, stands(run.machine.root))
 
     async def history(self, owner: str, execution: str) -> list[dict[str, Value]] | None:
         """Return all events of the history of an execution in the store."""

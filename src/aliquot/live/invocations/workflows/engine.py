@@ -18,9 +18,9 @@ from aliquot.live.invocations.workflows.records import (
     LogEntry,
     TaskBegun,
     execution_record,
-    outcome_of,
     pack_info,
     pack_log,
+    pack_outcome,
 )
 from aliquot.live.invocations.workflows.run import ExecutionRun, Posted
 from aliquot.live.invocations.workflows.timers import TimerHeap
@@ -244,7 +244,7 @@ class ExecutionEngine:
         timer = ExecutionTimer(run.machine.announced, run.busy)
         if finish is not None:
             record = self._record(run, finish, held)
-            end = ExecutionEnd(finish.status, outcome_of(finish), record, run.log_bytes)
+            end = ExecutionEnd(finish.status, pack_outcome(finish, run.machine), record, run.log_bytes)
         text = run.definition.text if begin is not None else b""
         change = ExecutionChange(
             run.id, run.owner, run.rows, events, begin, text, dequeue, reopen,

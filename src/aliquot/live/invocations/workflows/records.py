@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Sequence
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from aliquot.live.invocations.activations import response_of
 from aliquot.live.node.base import Status
 from aliquot.live.store.records import Activation
-from aliquot.workflow.interpreter import Event, Finish
+from aliquot.workflow.interpreter import Event, Execution, Finish
 from aliquot.workflow.interpreter.commands import ABORTED, SUCCEEDED, TIMED_OUT
 from aliquot.workflow.values import Value, decode_object, describe_object, encode_object
 
@@ -70,11 +70,32 @@ class Result(Struct, frozen=True):
     body: bytes  # JSON
 
 
-def outcome_of(finish: Finish) -> bytes:
-    """Return the end of an execution as JSON: its output, or its error and cause."""
+class StoredOutcome(Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """The end of an execution as it is stored: its output, or its error and cause, and how long its tasks ran."""
+
+    output: Value | UnsetType = UNSET
+    error: str | UnsetType | None = UNSET
+    cause: str | UnsetType | None = UNSET
+    device_ms: dict[str, float] = {}  # by device
+    redrives: int = 0
+
+    def as_finish(self, status: str) -> Finish:
+        """Return the command that ended the execution."""
+        output = None if self.output is UNSET else self.output
+        return Finish(status, output, self.error or None, self.cause or None)
+
+
+def pack_outcome(finish: Finish, machine: Execution) -> bytes:
+    """Return the end of an execution as it is stored, as JSON."""
+    device_ms, redrives = machine.device_ms, machine.redrives
     if finish.status == SUCCEEDED:
-        return _json({"output": finish.output})
-    return _json({"error": finish.error, "cause": finish.cause})
+        return _json(StoredOutcome(finish.output, device_ms=device_ms, redrives=redrives))
+    return _json(StoredOutcome(error=finish.error, cause=finish.cause, device_ms=device_ms, redrives=redrives))
+
+
+def read_outcome(body: bytes) -> StoredOutcome:
+    """Return the end of an execution. One that runs has an empty body."""
+    return msgspec.json.decode(body, type=StoredOutcome) if body else StoredOutcome()
 
 
 def result_of(finish: Finish) -> Result:

@@ -21,8 +21,8 @@ class ExecutionRun:
 
     __slots__ = (
         "begun_tasks", "blocking", "call", "children", "definition", "express", "given", "has_ended", "has_objects",
-        "histories", "inbox", "info", "log_bytes", "machine", "objects", "queue_entry", "recovering", "rows",
-        "stepping", "stored_timer", "tasks", "unwritten",
+        "histories", "inbox", "info", "inner_ms", "log_bytes", "machine", "objects", "queue_entry", "recovering",
+        "rows", "stepping", "stored_timer", "tasks", "unwritten",
     )  # fmt: skip
     closed = False
 
@@ -41,6 +41,7 @@ class ExecutionRun:
         self.log_bytes = 0
         self.stored_timer: ExecutionTimer | None = None
         self.tasks: list[str] = []  # the first ones, for the record
+        self.inner_ms: dict[str, dict[str, float]] = {}  # device time of express executions that were tasks
         self.begun_tasks: Counter[str] = Counter()  # runs of tasks that may run a bounded number of times
         self.children: dict[str, None] = {}  # tasks that are executions in the store
         self.queue_entry = ""  # of an accepted express execution until its first task begins

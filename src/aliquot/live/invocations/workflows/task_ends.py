@@ -8,6 +8,7 @@ from aliquot.core.places import place_text
 from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.invocations.call import Call
 from aliquot.live.invocations.workflows.objects import Held, read_container, read_result
+from aliquot.live.invocations.workflows.records import read_outcome
 from aliquot.live.node.base import Outcome, Status
 from aliquot.live.store.executions import ExecutionRow
 from aliquot.workflow.errors import DATA_LIMIT
@@ -65,31 +66,25 @@ def _with_times(call: Call, end: TaskEnd) -> TaskEnd:
     return TaskEnd(event, end.held)
 
 
-def end_of_child(task: str, finish: Finish, pickled: bytes | memoryview | None) -> TaskEnd:
+def end_of_child(task: str, finish: Finish, pickled: bytes | memoryview | None, device_ms: dict[str, float]) -> TaskEnd:
     """Return the end of a task that was an execution of its own. `pickled` has its output, if that has objects."""
+    used = device_ms or None
     if finish.status != SUCCEEDED:
-        return TaskEnd(TaskEnded(task, error=finish.error or f"Execution.{finish.status}", cause=finish.cause or ""))
+        error = finish.error or f"Execution.{finish.status}"
+        return TaskEnd(TaskEnded(task, error=error, cause=finish.cause or "", inner_ms=used))
     if pickled is None:
-        return TaskEnd(TaskEnded(task, finish.output))
+        return TaskEnd(TaskEnded(task, finish.output, inner_ms=used))
     try:
         found = read_container(task, pickled)
     except ValueError as error:
         return TaskEnd(TaskEnded(task, error=CRASHED, cause=f"The output cannot be read: {error}"))
-    return TaskEnd(TaskEnded(task, found.value), found.held)
+    return TaskEnd(TaskEnded(task, found.value, inner_ms=used), found.held)
 
 
 def end_of_row(row: ExecutionRow, pickled: bytes | memoryview | None) -> TaskEnd:
     """Return the end of a task that was an execution of its own, as it is stored."""
-    return end_of_child(row.id, msgspec.json.decode(row.outcome, type=_Outcome).as_finish(row.status), pickled)
-
-
-class _Outcome(msgspec.Struct):
-    output: Value = None
-    error: str | None = None
-    cause: str | None = None
-
-    def as_finish(self, status: str) -> Finish:
-        return Finish(status, self.output, self.error, self.cause)
+    outcome = read_outcome(row.outcome)
+    return end_of_child(row.id, outcome.as_finish(row.status), pickled, outcome.device_ms)
 
 
 def _value_of(resolved: ResolvedAction, result: Value) -> Value:

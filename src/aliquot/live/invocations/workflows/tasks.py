@@ -253,7 +253,10 @@ class TaskCalls:
         self._count(call)
         if call.resolved.has_code:
             run.call.run.begun_s = run.call.run.begun_s or call.run.begun_s
-        self._take(run, call, end_of_task(call))
+        end = end_of_task(call)
+        if run.inner_ms and (used := run.inner_ms.pop(call.id, None)):
+            end = TaskEnd(replace(end.event, inner_ms=used), end.held)
+        self._take(run, call, end)
 
     def _take(self, run: ExecutionRun, call: Call, end: TaskEnd) -> None:
         """Pass the end of a task on. Its objects count as memory of the namespace as long as they are held."""

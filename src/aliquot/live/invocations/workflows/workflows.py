@@ -341,12 +341,15 @@ class Workflows:
         seconds = (record.end - record.start) / 1000
         call.outcome = Outcome(result.status, result.body, seconds, tuple(run.tasks), record.pickled)
         if run.express:
+            parent = self._engine.runs.get(run.info.parent)
+            if parent is not None and run.machine.device_ms:
+                parent.inner_ms[run.id] = run.machine.device_ms
             self._registry.end(call, record)
             return
         call.activation, call.ended = record, True
         end_call(call)
         if run.info.parent:
-            end = end_of_child(run.id, finish, record.pickled)
+            end = end_of_child(run.id, finish, record.pickled, run.machine.device_ms)
             self.executions.spawn(self._tell_parent(run.owner, run.info.parent, end))
 
     async def _tell_parent(self, owner: str, parent: str, end: TaskEnd) -> None:
