@@ -151,6 +151,25 @@ def test_an_execution_is_drawn_with_the_states_that_it_has_entered(command, orde
     assert "cannot be read" in command("graph", "gone.json").err
 
 
+def test_an_execution_is_drawn_as_it_began_after_its_workflow_was_changed_and_deleted(command, server, tmp_path):
+    for wait in ("Before", "After"):
+        states = {wait: {"Type": "Wait", "Seconds": 3600, "End": True}}
+        (tmp_path / "patience.json").write_text(json.dumps({"StartAt": wait, "States": states}))
+        command("deploy", "patience.json")
+        if wait == "Before":
+            execution = command("start", "patience").out.strip()
+    assert "After" in command("graph", "patience").out
+    assert "current: Before" in command("graph", execution).out
+    with server.client() as client:
+        assert client.delete("actions/patience").status_code == 200
+    assert "current: Before" in command("graph", execution).out
+    command("graph", execution, "--svg", "patience.svg")
+    assert "Before" in (tmp_path / "patience.svg").read_text()
+    assert "there is no function patience" in command("start", "patience").err
+    assert "in Before: waits for a time" in command("show", execution).out
+    assert command("stop", execution).code == 0
+
+
 def test_a_token_is_answered_by_the_command_line_and_wrong_ones_are_refused(command, orders):
     assert "error" in command("answer", "forged").err
     assert orders.approval.start("x").result(timeout=30)["said"] == "X"

@@ -4,6 +4,7 @@ import sys
 from contextlib import contextmanager
 
 import pytest
+from live_workflows import chain, deploy, task
 from places import SUPPORT
 
 from aliquot.sdk import errors
@@ -88,6 +89,21 @@ def test_a_workflow_cannot_look_into_an_object(gallery):
     for workflow in (gallery.looked_into, gallery.compared):
         with pytest.raises(TypeError, match="Picture"):
             workflow.remote("sun")
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_jsonata_hands_objects_on_in_the_server_and_in_its_workers(gallery, shared_server, durable):
+    gallery.show.remote("sun")  # deploys the functions
+    load = task("gallery.load", Arguments={"name": "moon"}, Output="{% $states.result %}")
+    pick = {"Type": "Pass", "Output": "{% $map([$states.input.picture], function($p){ {'picture': $p} })[0] %}"}
+    change = task("gallery.change", Arguments={"picture": "{% $states.input.picture %}", "by": "jsonata"})
+    describe = task("gallery.describe", Arguments={"picture": "{% $states.input %}"})
+    with shared_server.client() as client:
+        deploy(client, "picked", chain(load, pick, change, describe, QueryLanguage="JSONata"), durable=durable)
+        assert client.result("picked", {}) == {"bytes": 40, "passed": ["load", "jsonata"]}
+        wrong = {"Type": "Pass", "Output": "{% $string($states.input) %}"}
+        deploy(client, "opened", chain(load, wrong, QueryLanguage="JSONata"), durable=durable)
+        assert client.call("opened", {})["response"]["result"]["error"]["name"] == "States.QueryEvaluationError"
 
 
 def test_what_cannot_be_pickled_is_refused(gallery):

@@ -90,7 +90,7 @@ def kill_under(server, count, kills):
 
 
 def test_executions_survive_kills_with_the_output_of_an_undisturbed_run(server):
-    started = kill_under(server, count=24, kills=3)
+    started = kill_under(server, count=100, kills=3)
     with server.client() as client:
         for _, execution in started[:4]:
             record = client.get(f"activations/{execution}").json()

@@ -33,15 +33,15 @@ def read_drawn(target: str, data: Path | None) -> Drawn:
         source = read_source(target)
         return Drawn(source.name, source.definition, {})
     gateway = connect(data)
-    name, marks = target, {}
     if _ID.fullmatch(target):
-        found = gateway.send("GET", f"{EXECUTIONS}/{target}", f"execution {target}")
+        query = {"definition": "true"}  # the workflow may have been changed since
+        found = gateway.send("GET", f"{EXECUTIONS}/{target}", f"execution {target}", query=query)
         marks = marks_of(gateway.client.run(read_history(target, 0)), found)
-        name = str(found["workflow"])
-    action = gateway.entity(ACTIONS, name, code=True)
+        return Drawn(str(found["workflow"]), json.loads(found["definition"]), marks)
+    action = gateway.entity(ACTIONS, target, code=True)
     if action["exec"]["kind"] != "workflow":
-        raise InputError(f"{name} is no workflow, but of the kind {action['exec']['kind']}")
-    return Drawn(name, json.loads(action["exec"]["code"]), marks)
+        raise InputError(f"{target} is no workflow, but of the kind {action['exec']['kind']}")
+    return Drawn(target, json.loads(action["exec"]["code"]), {})
 
 
 def read_picture(target: str, data: Path | None) -> str | None:

@@ -6,7 +6,8 @@
                 "output": {"ok": true}, "path": ["Resize"]}]}
 
 The results of a state are taken attempt by attempt, and the last one again and again. A single result may stand without
-a list. `seconds` in a result says how long the task takes.
+a list. `seconds` in a result says how long the task takes. An object that JSON cannot hold is shown, and expected, as
+`{"type": "the name of its class"}`.
 """
 
 from collections.abc import Mapping
@@ -19,6 +20,7 @@ from aliquot.workflow.errors import StateError
 from aliquot.workflow.graph import END, START, graph_of
 from aliquot.workflow.interpreter import RunTask
 from aliquot.workflow.interpreter.frames import Frame
+from aliquot.workflow.values import replace_objects
 
 
 class TaskResult(Struct, forbid_unknown_fields=True):
@@ -72,7 +74,7 @@ class CaseShell(WorkflowShell):
     def _observe(self, kind: str, frame: Frame, details: dict[str, Any]) -> None:
         super()._observe(kind, frame, details)
         if frame.state.name == self._watched:
-            shown = {name: value for name, value in details.items() if name in SHOWN and value is not None}
+            shown = {name: _shown(value) for name, value in details.items() if name in SHOWN and value is not None}
             self.data.append({"event": kind, **shown})
 
     def function_of(self, command: RunTask) -> Function:
@@ -92,6 +94,11 @@ class CaseShell(WorkflowShell):
             return After(result.seconds, result.output) if result.seconds else result.output
 
         return function
+
+
+def _shown(value: Any) -> Any:  # noqa: ANN401 - any value
+    """Return a value with the names of classes in the place of references to objects."""
+    return replace_objects(value, lambda one, _: {"type": one.kind})
 
 
 class CaseOutcome(Struct):
@@ -115,15 +122,17 @@ def run_case(
     shell.watch(watched)
     differences = []
     try:
-        result = shell.run(case.input)
+        shell.run(case.input)
     except (MissingResultError, NeverEndsError) as error:
         differences.append(str(error))
     else:
+        result = shell.finished[-1]
+        output = _shown(result.output)
         if (result.error or "") != case.error:
             ended = f"{result.status}: {result.error}: {result.cause}" if result.error else result.status
             differences.append(f"expected {case.error or 'no error'}, but the execution ended with {ended}")
-        elif case.output is not UNSET and result.output != case.output:
-            differences.append(f"expected the output {case.output!r}, not {result.output!r}")
+        elif case.output is not UNSET and output != case.output:
+            differences.append(f"expected the output {case.output!r}, not {output!r}")
         if case.path is not None and shell.path != case.path:
             differences.append(f"expected the path {' → '.join(case.path)}, not {' → '.join(shell.path)}")
     return CaseOutcome(case.name, differences, shell.path, list(shell.taken), shell.data)

@@ -160,3 +160,50 @@ def test_neighbours_of_an_app_that_could_be_a_group_are_a_warning(tmp_path):
     assert "state 'one', Resource: with 'two' after it, it would fit into one group (a.one, a.two)" in told.out
     grouped = "\n".join(lines).replace("gpu=0.5", "gpu=0.5, group='g'").replace("gpu=0.25", "gpu=0.25, rerun=True")
     assert "warning" not in check(grouped).out
+
+
+GALLERY = """
+import aliquot
+
+app = aliquot.App("gallery")
+
+
+class Picture:
+    def __init__(self, name):
+        self.name = name
+
+
+@app.function
+def load(name):
+    return {"picture": Picture(name), "score": len(name)}
+
+
+@app.function
+def title(picture):
+    return picture.name.upper()
+
+
+@app.workflow
+def show(name, titled):
+    made = load(name)
+    return title(made["picture"]) if titled else made
+"""
+
+
+def test_cases_hand_objects_on_and_show_them_by_the_names_of_their_classes(aliquot, tmp_path):
+    (tmp_path / "gallery.py").write_text(GALLERY)
+    loaded = {"picture": {"type": "Picture"}, "score": 3}
+    cases = [
+        {"name": "titled", "input": {"name": "sun", "titled": True}, "output": "SUN"},
+        {"name": "whole", "input": {"name": "sun", "titled": False}, "output": loaded},
+    ]
+    (tmp_path / "cases.json").write_text(json.dumps({"workflow": "gallery.py", "cases": cases}))
+    told = aliquot("test", "cases.json", "--state", "load")
+    assert (told.code, told.err) == (0, "")
+    assert 'TaskSucceeded output {"picture":{"type":"Picture"},"score":3}' in told.out
+    read = json.loads(aliquot("test", "cases.json", "--json", "--state", "load").out)
+    assert [row["output"] for row in read["cases"][0]["data"] if row["event"] == "TaskSucceeded"] == [loaded]
+    (tmp_path / "cases.json").write_text(json.dumps({"workflow": "gallery.py", "cases": [{**cases[1], "output": 1}]}))
+    wrong = aliquot("test", "cases.json")
+    assert wrong.code == 1
+    assert "expected the output 1, not {'picture': {'type': 'Picture'}, 'score': 3}" in wrong.out

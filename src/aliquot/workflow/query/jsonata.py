@@ -21,7 +21,7 @@ from aliquot.workflow.query.scope import Scope, TooLongError, Work
 from aliquot.workflow.query.short_jsonata import UnusualError, compile_short
 from aliquot.workflow.query.templates import Query
 from aliquot.workflow.times import format_time
-from aliquot.workflow.values import MAX_INTEGER, MAX_VALUE_SIZE, Value, kind_of, parse_json
+from aliquot.workflow.values import MAX_INTEGER, MAX_VALUE_SIZE, ObjectRef, Value, kind_of, parse_json
 
 MAX_SOURCE_CHARACTERS = 10_000
 MAX_DEPTH = 60
@@ -138,6 +138,8 @@ class _Plain:
             return None
         if isinstance(value, int) and abs(value) > MAX_INTEGER:
             return self.convert(float(value), depth)
+        if isinstance(value, ObjectRef):
+            return value
         if isinstance(value, bool | str | int) or (isinstance(value, float) and math.isfinite(value)):
             return value
         if isinstance(value, Mapping):

@@ -65,6 +65,7 @@ class ExecutionView(ExecutionItem, rename="camel"):
     output: Any = UNSET
     error: str | UnsetType | None = UNSET
     cause: str | UnsetType | None = UNSET
+    definition: str | UnsetType = UNSET
 
 
 class ExecutionCount(Struct):

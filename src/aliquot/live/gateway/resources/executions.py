@@ -44,6 +44,7 @@ _FILTERS = (
     Query("since", int, "earliest start, in milliseconds since the epoch"),
     Query("upto", int, "latest start, in milliseconds since the epoch"),
 )
+_DESCRIBED = (Query("definition", bool, "with the definition that the execution began with, as text"),)
 _HISTORY = (
     Query("after", Annotated[int, Meta(ge=0)], "the id of the last event before the page"),
     Query("limit", Annotated[int, Meta(ge=1, le=_MAX_EVENTS)], "maximum number of events"),
@@ -82,7 +83,10 @@ class ExecutionEndpoints:
             ),
             *begin,
             Endpoint("GET", _ALL, self.list, "List executions", {200: listed}, query=PAGE + _FILTERS),
-            Endpoint("GET", _ONE, self.get, "Read an execution", {200: views.ExecutionView}, statuses=(404,)),
+            Endpoint(
+                "GET", _ONE, self.get, "Read an execution", {200: views.ExecutionView}, query=_DESCRIBED,
+                statuses=(404,),
+            ),
             Endpoint(
                 "GET", _ONE + "/history", self.history, "Read the history of an execution",
                 {200: views.HistoryView, 204: None}, query=_HISTORY, statuses=(404,), streams=True,
@@ -168,10 +172,15 @@ class ExecutionEndpoints:
         return json_response([views.execution_item(row) for row in await self._control.page(query)])
 
     async def get(self, request: Request) -> Response:
+        with_definition = flag(request.fields, "definition")
         found = await self._control.describe(request.owner, _id(request))
         if found is None:
             raise not_found()
-        return json_response(views.execution_view(found))
+        view = views.execution_view(found)
+        if with_definition:
+            text = await self._control.definition(request.owner, _id(request))
+            view.definition = UNSET if text is None else text.decode()
+        return json_response(view)
 
     async def history(self, request: Request) -> Response:
         after = _natural(request, "after", 0)

@@ -119,6 +119,11 @@ class ExecutionControl:
         await followed.begin(stored, self._executions.secret)
         return True
 
+    async def definition(self, owner: str, execution: str) -> bytes | None:
+        """Return the text of the definition with which an execution began, and which it keeps."""
+        stored = await self._store.stored_execution(owner, execution)
+        return None if stored is None else stored.definition
+
     async def drawn(self, owner: str, execution: str) -> bytes | None:
         """Return a picture of an execution in the store, with marks for the states that it has entered."""
         stored = await self._store.stored_execution(owner, execution)
