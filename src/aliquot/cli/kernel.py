@@ -1,13 +1,16 @@
-"""`aliquot kernel`: check a kernel graph, show its memory, and run it on this machine."""
+"""`aliquot kernel`: check a kernel graph, show its memory, run it on this machine, and on the platform."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 import typer
 
+from aliquot.cli.code import Memory, Timeout, read_limits
 from aliquot.cli.console import say, write_file
-from aliquot.cli.gateway import AsJson
+from aliquot.cli.deploy import put_action
+from aliquot.cli.gateway import ACTIONS, AsJson, Data, FunctionName, connect
 from aliquot.cli.results import count, print_json, seconds, show, size, table
 from aliquot.cli.values import TakesPairs
 from aliquot.core.errors import InputError
@@ -20,6 +23,15 @@ from aliquot.kernels.reading import GraphRefused, read_graph
 app = typer.Typer(
     help="Kernel graphs: device work without host code. docs/how-to/kernels.md explains them.", no_args_is_help=True
 )
+KIND = "kernel:1"
+Inputs: TypeAlias = Annotated[
+    list[str] | None, typer.Option("--input", "-i", metavar="NAME=FILE.npy", help="The array for an input.")
+]
+Literals: TypeAlias = Annotated[
+    list[str] | None, typer.Option("--literal", "-l", metavar="NAME=VALUE", help="The value of a literal.")
+]
+OutputFolder: TypeAlias = Annotated[Path, typer.Option("--into", help="The folder that gets NAME.npy for each output.")]
+Iterations: TypeAlias = Annotated[int | None, typer.Option(help="At most as many as the graph says.")]
 GraphFile = Annotated[Path, typer.Argument(metavar="GRAPH.json", help="A kernel graph as JSON.")]
 
 
@@ -61,21 +73,71 @@ def show_graph(file: GraphFile, as_json: AsJson = False) -> None:
     show(rows)
 
 
+@app.command()
+def deploy(
+    file: GraphFile,
+    name: Annotated[str, typer.Option(help="The name of the action.", show_default="the file's name")] = "",
+    share: Annotated[
+        float | None, typer.Option(help="Its share of a device; 0 runs it on the processors.", show_default="0.5")
+    ] = None,
+    memory: Memory = None,
+    timeout: Timeout = None,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """Deploy a graph, or update it. The platform compiles it and runs it once on zeros before it takes it.
+
+    For example: [bold]aliquot kernel deploy blur.json[/] and then [bold]aliquot kernel call blur -i image=photo.npy[/]
+    """
+    _checked(file)
+    annotations = [] if share is None else [{"key": "gpu-share", "value": share}]
+    name = name or file.stem
+    body = {
+        "exec": {"kind": KIND, "code": file.read_text(encoding="utf-8")},
+        "limits": read_limits(timeout, memory),
+        "annotations": annotations,
+    }
+    put_action(name, body, data, f"aliquot kernel call {name}", as_json=as_json)
+
+
+@app.command(cls=TakesPairs)
+def call(
+    name: FunctionName,
+    inputs: Inputs = None,
+    literals: Literals = None,
+    outputs: OutputFolder = Path(),
+    iterations: Iterations = None,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """Call a graph on the platform, with arrays from files of NumPy.
+
+    For example: [bold]aliquot kernel call blur -i image=photo.npy --into out[/]
+    """
+    from aliquot.cli import kernel_runs
+
+    gateway = connect(data)
+    graph = _graph_of(name, gateway.entity(ACTIONS, name, code=True)["exec"])
+    body = kernel_runs.call_file(graph, inputs or [], literals or [], iterations)
+    found, counters = kernel_runs.called(gateway, name, body)
+    _write(graph, found, outputs)
+    if as_json:
+        print_json({"counters": counters, "outputs": sorted(found)})
+    else:
+        say(f"{count(counters['iterations'], 'iteration')}; " + ", ".join(f"{outputs / one}.npy" for one in found))
+
+
 @app.command(cls=TakesPairs)
 def run(
     file: GraphFile,
-    inputs: Annotated[
-        list[str] | None, typer.Option("--input", "-i", metavar="NAME=FILE.npy", help="The array for an input.")
-    ] = None,
+    inputs: Inputs = None,
     constants: Annotated[
         list[Path] | None,
         typer.Option("--const", "-c", metavar="FILE.npy", help="A constant. The graph names it by its digest."),
     ] = None,
-    literals: Annotated[
-        list[str] | None, typer.Option("--literal", "-l", metavar="NAME=VALUE", help="The value of a literal.")
-    ] = None,
-    outputs: Annotated[Path, typer.Option("--into", help="The folder that gets NAME.npy for each output.")] = Path(),
-    iterations: Annotated[int | None, typer.Option(help="At most as many as the graph says.")] = None,
+    literals: Literals = None,
+    outputs: OutputFolder = Path(),
+    iterations: Iterations = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a graph on this machine, without a platform.
@@ -86,9 +148,7 @@ def run(
 
     graph = _checked(file)
     result = kernel_runs.run_here(graph, inputs or [], constants or [], literals or [], iterations)
-    outputs.mkdir(parents=True, exist_ok=True)
-    for name, data in result.outputs.items():
-        write_file(outputs / f"{name}.npy", kernel_runs.npy_bytes(graph.buffers[name], data), "--into")
+    _write(graph, result.outputs, outputs)
     if as_json:
         print_json(
             {
@@ -102,6 +162,21 @@ def run(
         f"{count(result.counters.iterations, 'iteration')} in {seconds(result.run_s)}; "
         + ", ".join(f"{outputs / name}.npy" for name in result.outputs)
     )
+
+
+def _write(graph: KernelGraph, outputs: Mapping[str, bytes], folder: Path) -> None:
+    from aliquot.cli.kernel_runs import npy_bytes
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, data in outputs.items():
+        write_file(folder / f"{name}.npy", npy_bytes(graph.buffers[name], data), "--into")
+
+
+def _graph_of(name: str, code: Mapping[str, Any]) -> KernelGraph:
+    graph = read_graph(code["code"]) if code["kind"] == KIND else None
+    if not isinstance(graph, KernelGraph):
+        raise InputError(f"{name} is of the kind {code['kind']} and no kernel graph; `aliquot invoke` calls it")
+    return graph
 
 
 def _read(file: Path) -> KernelGraph:

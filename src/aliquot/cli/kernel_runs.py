@@ -4,11 +4,13 @@ import hashlib
 import io
 import json
 from collections.abc import Iterable, Mapping
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from aliquot.cli.gateway import GatewayClient
 from aliquot.core.errors import InputError
 from aliquot.kernels.backends import BackendMissing, open_backend
 from aliquot.kernels.backends.base import BuildFailed, KernelError
@@ -16,8 +18,12 @@ from aliquot.kernels.executor.residents import DeviceConstants, ResidentGraph
 from aliquot.kernels.executor.runs import KernelResult
 from aliquot.kernels.graph import CONST, INPUT, GraphBuffer, KernelGraph, Scalar
 from aliquot.kernels.reading import GraphRefused
-from aliquot.kernels.tensors import scalar_problem
+from aliquot.kernels.tensors import make_header, read_header, scalar_problem
+from aliquot.sdk import answers
+from aliquot.sdk.calls import action_path
+from aliquot.sdk.wire import HttpRequest, ask
 
+SAFETENSORS = "application/x-safetensors"
 _NUMPY_TYPES = {"bool": "?", "bf16": "<u2"}  # NumPy has no bfloat16: its arrays are bits
 
 
@@ -46,6 +52,30 @@ def run_here(
         raise InputError(f"a program does not compile:\n{error.log}") from error
     except (KernelError, GraphRefused, BackendMissing) as error:
         raise InputError(str(error)) from error
+
+
+def call_file(graph: KernelGraph, inputs: Iterable[str], literals: Iterable[str], iterations: int | None) -> bytes:
+    """Return the safetensors file that calls a graph on the platform."""
+    arrays = _inputs(graph, _pairs(inputs, "--input"))
+    rest: dict[str, Any] = {"literals": _literals(graph, _pairs(literals, "--literal"))}
+    if iterations is not None:
+        rest["iterations"] = iterations
+    shapes = {name: (graph.buffers[name].dtype, graph.buffers[name].shape) for name in arrays}
+    return make_header(shapes, {"call": json.dumps(rest)}) + b"".join(arrays.values())
+
+
+def called(gateway: GatewayClient, name: str, body: bytes) -> tuple[dict[str, bytes], dict[str, Any]]:
+    """Call a graph on the platform, and return its outputs and counters."""
+    query = {"blocking": "true", "result": "true"}
+    headers = {"Content-Type": SAFETENSORS}
+    reply = gateway.client.run(ask(HttpRequest("POST", action_path(name), query, headers, body)))
+    answers.check(reply, name)
+    if reply.status != HTTPStatus.OK:
+        activation = (reply.json() or {}).get("activationId")
+        raise InputError(f"{name} still runs; `aliquot activation get {activation}` shows its record later")
+    file = read_header(reply.body)
+    found = {output: reply.body[entry.start : entry.end] for output, entry in file.entries.items()}
+    return found, json.loads(file.metadata["kernels"])
 
 
 def npy_bytes(buffer: GraphBuffer, data: bytes) -> bytes:

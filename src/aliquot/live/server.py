@@ -219,6 +219,7 @@ async def _serve(
             payloads=payloads,
             connections=open_connections,
             history=HistoryQuestions(store, data.path),
+            trials=service.trials,
         )
         chores: list[asyncio.Task[Any]] = [
             asyncio.create_task(keep_pruned(store, settings.retention, lambda: _weights_of(catalogue))),

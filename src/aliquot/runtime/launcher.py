@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import mmap
 import os
 import select
 from typing import Any, Callable, NoReturn  # noqa: UP035 - Python 3.9 on
@@ -86,6 +87,8 @@ class Launcher:
         self._variables.set(answers.decode(str(first, "utf-8")))
         if kind in (frames.RUN, frames.RUN_AHEAD):
             return runs.run_json(self._main, second, self._max_bytes, sdk=self._sdk, channel=self._channel)
+        if (run_file := getattr(self._main, "run_file", None)) is not None:
+            return RunAnswer(*run_file(second))
         share = kind == frames.RUN_SHARED
         return runs.run_pickled(self._main, second, buffer, self._max_bytes, channel=self._channel, share=share)
 
@@ -114,6 +117,8 @@ class Launcher:
             _enter_group(self._fds.pop(0))
         if description.get("ahead"):
             self._ahead = RunsAhead(self._fds.pop(0))
+        if description.get("progress"):
+            description["page"] = _map_page(self._fds.pop(0))
         if self._fds:
             self._channel = ControlChannel(self._fds.pop())
         if description["data_bytes"]:
@@ -148,6 +153,14 @@ def _wait_for(sock: socket.socket) -> Callable[[], object]:
     readable = select.poll()
     readable.register(sock, select.POLLIN)
     return readable.poll
+
+
+def _map_page(fd: int) -> mmap.mmap:
+    """Map the page on which the server reads how far a run is."""
+    try:
+        return mmap.mmap(fd, mmap.PAGESIZE)
+    finally:
+        os.close(fd)
 
 
 def _enter_group(fd: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import importlib.util
 import linecache
 import os
@@ -32,6 +33,8 @@ class InitError(Exception):
 
 def load(description: dict[str, Any]) -> Callable[..., Any]:
     """Load the code and return the function to call. Raises `InitError`, or an exception that ends a process."""
+    if description.get("module"):
+        return _load_module(description)
     code, main = description["code"], description["main"]
     if not main or not code.strip():
         raise InitError(MISSING_CODE)
@@ -49,6 +52,17 @@ def load(description: dict[str, Any]) -> Callable[..., Any]:
         raise InitError(FAILED)
     names = frozenset(description["init_names"])
     return _without_arguments(found, names) if names else found
+
+
+def _load_module(description: dict[str, Any]) -> Callable[..., Any]:
+    """Let a module of the platform that the zygote has imported load what this sandbox serves."""
+    try:
+        found: Callable[..., Any] = importlib.import_module(description["module"]).load(description)
+    except MemoryError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a library of a device may raise anything
+        raise InitError(str(error) or type(error).__name__) from None
+    return found
 
 
 def _without_arguments(function: Callable[..., Any], names: frozenset[str]) -> Callable[..., Any]:

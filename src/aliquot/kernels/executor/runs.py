@@ -90,6 +90,8 @@ class GraphRun:
                 progress(iteration, number)
                 program = self._programs[kernel.program]
                 self._backend.launch(program, kernel.entry, kernel.grid, kernel.block, arguments)
+                if progress is not ignore_progress:  # the kernel that is told is the one that runs
+                    self._backend.finish()
                 self._count(kernel)
             if self._is_done(iteration + 1):
                 return iteration + 1

@@ -18,11 +18,11 @@ from aliquot.core.model import CPU, DeviceSpec, FunctionSpec, Times
 from aliquot.core.units import MIB
 from aliquot.live.catalogue.needs import ActionNeeds, parse_needs
 from aliquot.live.catalogue.resolving import ResolvedAction
-from aliquot.live.store.records import NODEJS, PYTHON, SEQUENCE
+from aliquot.live.store.records import KERNEL, NODEJS, PYTHON, SEQUENCE
 
 GROUP_PREFIX = "group:"  # begins the name of a group's flow, because action names have no colon
 # The start times that the policies get: a new interpreter, or a fork from a zygote.
-COLD_S = {NODEJS: 0.1}
+COLD_S = {NODEJS: 0.1, KERNEL: 0.5}  # a kernel graph is compiled
 FORK_S = 0.02
 _PROJECT = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
 

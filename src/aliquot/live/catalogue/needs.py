@@ -15,9 +15,10 @@ from aliquot.config import MAX_WEIGHT, MIN_WEIGHT, parse_size
 from aliquot.core.errors import InputError
 from aliquot.core.model import MAX_BATCH, FunctionSpec
 from aliquot.core.units import KIB, MIB
+from aliquot.live.catalogue.kernel_graphs import DEFAULT_SHARE, graph_needs
 from aliquot.live.catalogue.names import is_name
 from aliquot.live.catalogue.variables import VARIABLE_NAMES, is_variable, is_variable_value
-from aliquot.live.store.records import Action
+from aliquot.live.store.records import KERNEL, Action
 
 _MAX_LIST_LENGTH = 256
 _MAX_MEMORY_MB = 1_073_741_824
@@ -61,6 +62,8 @@ class ActionNeeds(Struct, frozen=True):
     warm: int = 0  # sandboxes that are held ready
     exit: bool = False  # it has code to run when its sandbox is stopped
     file: str = ""  # name of the file that the code comes from, or empty
+    run_bytes: int = 0  # device memory of a kernel graph that it needs only during a run
+    one_per_device: bool = False  # it is a kernel graph
 
     @property
     def memory_limit_bytes(self) -> int:
@@ -79,6 +82,8 @@ class ActionNeeds(Struct, frozen=True):
             datasets=self.datasets,
             batch=self.batch,
             warm=self.warm,
+            run_bytes=self.run_bytes,
+            one_per_device=self.one_per_device,
         )
 
 
@@ -94,7 +99,19 @@ def parse_needs(action: Action) -> ActionNeeds:
         values[annotation.field] = value
     needs = ActionNeeds(**values)
     _check(needs)
+    if action.exec.kind == KERNEL:
+        return _with_graph(action, needs)
     return replace(needs, batch=1) if needs.batch > 1 and _why_no_batches(action, needs) else needs
+
+
+def _with_graph(action: Action, needs: ActionNeeds) -> ActionNeeds:
+    """Add the needs that follow from a kernel graph. Without a share it gets half of a device."""
+    graph = graph_needs(action)
+    share = DEFAULT_SHARE if action.annotation("gpu-share") is None else needs.gpu_share
+    if share > 1:
+        raise InputError(f"annotation gpu-share: a kernel graph runs on one device; {share:g} is of several")
+    memory = {"gpu_memory_bytes": graph.memory_bytes, "run_bytes": graph.run_bytes}
+    return replace(needs, gpu_share=share, one_per_device=True, **memory)
 
 
 def check_batch(action: Action) -> None:
@@ -196,6 +213,8 @@ def read_rerun(value: object) -> object:
 def reruns_of(action: Action) -> int | None:
     """Return how often a function may run again after a crash, or None if it does not say."""
     value = action.annotation("rerun")
+    if value is None and action.exec.kind == KERNEL:
+        return DEFAULT_RERUNS  # a graph has no effects before its end
     found = None if value is None else read_rerun(value)
     return found if isinstance(found, int) else None
 

@@ -42,6 +42,7 @@ from aliquot.live.gateway.web.running import WebActionRunner
 from aliquot.live.gateway.web.target import PREFIX as WEB
 from aliquot.live.gateway.web.target import WebTargets
 from aliquot.live.history.questions import HistoryQuestions
+from aliquot.live.invocations.kernel_trials import KernelTrials
 from aliquot.live.invocations.metrics import Metrics
 from aliquot.live.invocations.platform import Platform
 from aliquot.live.invocations.rate_limits import CallTotals, RateLimiters
@@ -75,9 +76,11 @@ class Gateway:
         payloads: MappingBudget | None = None,
         connections: Connections | None = None,
         history: HistoryQuestions | None = None,
+        trials: KernelTrials | None = None,
     ) -> None:
         """Put the parts together. Parts that are not given are made here, without buffers shared with sandboxes."""
         self._platform = platform
+        self._trials = trials
         self._catalogue = catalogue
         self._store = store
         self._settings = settings
@@ -143,7 +146,7 @@ class Gateway:
         platform, catalogue, store, settings = self._platform, self._catalogue, self._store, self._settings
         schedules = ActionSchedules(catalogue, self.alarms, settings.alarms_per_namespace)
         endpoints = [
-            *ActionEndpoints(platform, catalogue, settings, schedules).endpoints(),
+            *ActionEndpoints(platform, catalogue, settings, schedules, self._trials).endpoints(),
             *PackageEndpoints(catalogue, settings).endpoints(),
             *TriggerEndpoints(catalogue, settings, self._dispatcher).endpoints(),
             *RuleEndpoints(catalogue, settings).endpoints(),

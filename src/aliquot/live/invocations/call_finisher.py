@@ -10,9 +10,10 @@ from aliquot.live.invocations.activations import ActivationRecorder, failure, no
 from aliquot.live.invocations.call import Call
 from aliquot.live.invocations.call_registry import CallRegistry
 from aliquot.live.invocations.dataset_annotations import notes_of
+from aliquot.live.invocations.kernel_notes import kernel_notes
 from aliquot.live.node.base import Outcome, Status
 from aliquot.live.node.logs import error_line
-from aliquot.live.store.records import Activation
+from aliquot.live.store.records import KERNEL, Activation
 from aliquot.runtime.answers import too_long
 from aliquot.storage.messages import RunSettled
 
@@ -59,6 +60,8 @@ class CallFinisher:
         run = call.run
         if outcome.failure:
             call.notes += note("failure", outcome.failure)
+        if call.action.exec.kind == KERNEL:
+            call.notes += kernel_notes(call, outcome)
         began_s = (run.begun_s or ended_s) - (run.init_s or 0)
         run.wait_ms = max(0, round((began_s - run.arrived_s) * 1000))
         duration_ms = max(0, round((ended_s - began_s) * 1000))

@@ -10,6 +10,7 @@ from aliquot.core.places import Place, place_text
 from aliquot.core.units import MIB
 from aliquot.live.catalogue.groups import FlowFunctions
 from aliquot.live.catalogue.images import RuntimeImage, find_image
+from aliquot.live.catalogue.kernel_graphs import KERNEL_MODULE
 from aliquot.live.catalogue.needs import parse_needs
 from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.invocations.call import Call, ChainCall, NestedCall, SharedArguments, TaskVariables
@@ -18,7 +19,7 @@ from aliquot.live.invocations.parameters import read_object
 from aliquot.live.invocations.sandbox_assignments import SandboxAssignment
 from aliquot.live.invocations.sequences.payloads import LARGE_PAYLOAD_BYTES, defaults_of
 from aliquot.live.node.base import ChainStep, Launch, Member, RunRequest
-from aliquot.live.store.records import PYTHON, Action
+from aliquot.live.store.records import KERNEL, PYTHON, Action
 from aliquot.runtime.mounts import DATASETS
 
 SecretLookup = Callable[[ResolvedAction], dict[str, str]]  # variables of the secrets that a function names
@@ -69,7 +70,7 @@ def launch(
         requirements=requirements,
         place=place,
         share=needs.gpu_share,
-        device_bytes=0 if place == (CPU,) else needs.memory_limit_bytes,
+        device_bytes=0 if place == (CPU,) else needs.memory_limit_bytes + needs.run_bytes,
         sdk=needs.sdk,
         datasets=needs.datasets,
         members=tuple(one if each is first else member(each, secrets=secrets) for each in functions.members)
@@ -79,6 +80,7 @@ def launch(
         file="" if is_group else one.file,
         exit=not is_group and needs.exit,
         batch=needs.batch,
+        module=KERNEL_MODULE if kind == KERNEL else "",
     )
 
 

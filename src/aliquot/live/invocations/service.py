@@ -38,6 +38,7 @@ from aliquot.live.invocations.environment_waits import EnvironmentWaits
 from aliquot.live.invocations.errors import NotPromisedError, OverloadedError
 from aliquot.live.invocations.flows import Flows
 from aliquot.live.invocations.kept_estimates import KeptEstimates
+from aliquot.live.invocations.kernel_trials import KernelTrials
 from aliquot.live.invocations.launches import launch
 from aliquot.live.invocations.performer import CommandPerformer
 from aliquot.live.invocations.pure_results import PureResults
@@ -124,6 +125,7 @@ class Service:
         )
         self.nested_calls = self._performer.nested_calls
         self.nested_calls.on_called(self.profiler.note)
+        self.trials = KernelTrials(node)
         weights = self.scheduler.registry.tenant_weights
         self.results = PureResults(
             ResultCache(result_cache_bytes, lambda tenant: weights.get(tenant, 1)),
@@ -150,7 +152,7 @@ class Service:
         """Load the secrets, start the fabric and the node, and report the devices to the scheduler."""
         await self.secrets.load()
         await self.fabric.start(self._performer)
-        await self._node.start(self._performer)
+        await self._node.start(self.trials.listening(self._performer))
         self._engine.post(HostMemorySet(self._host_memory_bytes))
         for device in self._node.devices:
             self._engine.post(DeviceAdded(device))

@@ -85,6 +85,7 @@ class Launch(Struct, frozen=True):
     file: str = ""  # name of the file that the code comes from, or empty
     exit: bool = False  # it has code to run when the sandbox is stopped
     batch: int = 1  # maximum number of calls in one run
+    module: str = ""  # the platform's module that serves the code, or empty if the code is a program
 
 
 class OutputListener(Protocol):

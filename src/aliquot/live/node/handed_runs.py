@@ -23,7 +23,8 @@ MAX_PAYLOAD_BYTES = 16_384  # of a run handed ahead, so that all of them fit int
 
 def runs_ahead(launch: Launch) -> bool:
     """Return whether runs may be handed ahead to a Python sandbox of this launch, which has one plain function."""
-    return not (launch.sdk or launch.members or launch.datasets or launch.batch > 1) and launch.place == (CPU,)
+    special = launch.sdk or launch.members or launch.datasets or launch.module or launch.batch > 1
+    return not special and launch.place == (CPU,)
 
 
 def _is_plain(request: RunRequest) -> bool:

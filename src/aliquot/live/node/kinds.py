@@ -1,6 +1,7 @@
 """The runtimes for each kind of function, one line per family. The version is the one that the node has."""
 
 import functools
+import importlib.util
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -45,7 +46,17 @@ def _nodejs(packages: KindPackages) -> FunctionRuntime:
     return FunctionRuntime(python=False, command=command, visible=(str(program.parent.parent), *modules))
 
 
+@functools.cache
+def _kernel(_: KindPackages) -> FunctionRuntime:
+    if importlib.util.find_spec("pyopencl") is None:
+        raise UnknownKindError(
+            "This node runs no kernel graphs; its operator adds them: pip install 'aliquot[kernels]'."
+        )
+    return FunctionRuntime(python=True, command=lambda _: None)
+
+
 FAMILIES: dict[str, Callable[[KindPackages], FunctionRuntime]] = {
+    "kernel": _kernel,
     "nodejs": _nodejs,
     "python": _python,
 }

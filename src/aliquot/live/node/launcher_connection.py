@@ -36,6 +36,7 @@ def _describe_launch(
     *,
     cpu_group: bool,
     ahead: bool,
+    progress: bool,
 ) -> bytes:
     """Return the body of an init, as `aliquot.runtime.launcher` reads it."""
     description = {
@@ -51,6 +52,8 @@ def _describe_launch(
         "buffers_token": buffers_token,
         "cpu_group": cpu_group,  # a descriptor comes with the init
         "ahead": ahead,  # the same
+        "progress": progress,  # the same
+        "module": launch.module,
         "init_names": launch.init_names,
         "file": launch.file,
     }
@@ -126,10 +129,10 @@ def make_init(
     command: list[str] | None,
     data_bytes: int | None,
     buffers_token: str | None,
-    fds: tuple[int | None, int | None, int | None],
+    fds: tuple[int | None, int | None, int | None, int | None],
 ) -> InitRequest:
-    """Return the init with its descriptors: CPU group, tokens of runs handed ahead, and control channel."""
-    given = {"cpu_group": fds[0] is not None, "ahead": fds[1] is not None}
+    """Return the init with its descriptors: CPU group, tokens of runs handed ahead, progress, and control channel."""
+    given = {"cpu_group": fds[0] is not None, "ahead": fds[1] is not None, "progress": fds[2] is not None}
     body = _describe_launch(launch, result_bytes, command, data_bytes, buffers_token, **given)
     return InitRequest(body, [fd for fd in fds if fd is not None])
 

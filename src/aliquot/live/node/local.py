@@ -35,6 +35,7 @@ from aliquot.live.node.environments.installer import Installer, Progress
 from aliquot.live.node.environments.limits import EnvironmentLimits
 from aliquot.live.node.handed_runs import HandedRuns, runs_ahead
 from aliquot.live.node.isolation import NO_ISOLATION, Isolation, IsolationProbe, choose, walls
+from aliquot.live.node.kernel_sandbox import GraphSandbox
 from aliquot.live.node.kind_packages import find_packages
 from aliquot.live.node.local_sandbox import LocalSandbox
 from aliquot.live.node.network.client import NodeNetwork
@@ -245,8 +246,8 @@ class LocalNode(Node):
         has_buffers = runtime.python and (launch.sdk or launch.members)
         buffers = self.buffers.open(launch.tenant, memory_bytes) if has_buffers else None
         handed = HandedRuns() if runtime.python and runs_ahead(launch) else None
-        options = self._result_bytes, self._reply_memory, handed
-        sandbox = LocalSandbox(number, launch, cell, buffers, self, self._loop, *options)
+        make = GraphSandbox if launch.module else LocalSandbox
+        sandbox = make(number, launch, cell, buffers, self, self._loop, self._result_bytes, self._reply_memory, handed)
         self._sandboxes[number] = sandbox
         if (view := cell.take_view()) is not None:
             self._views.open(number, launch, view)

@@ -25,7 +25,6 @@ from aliquot.runtime import frames
 _STATUSES = {int(status): status for status in Status}
 _DEVELOPER_ERROR, _INTERNAL_ERROR = Status.DEVELOPER_ERROR, Status.INTERNAL_ERROR
 _MAX_LATE_READS = 8  # more than a socket holds; a function that goes on sending must not keep the server reading
-_QUOTED_BYTES = 1024  # of a result that is not JSON, in the error
 
 
 class LocalSandbox:
@@ -34,6 +33,7 @@ class LocalSandbox:
         "_result_bytes", "_runs", "_steps", "_ticked_runs", "_timeout_ms", "_unread", "cell", "channel", "deadline_s",
         "launch", "logs", "moving", "number", "start_over", "state",
     )  # fmt: skip
+    progress_fd: int | None = None  # of a page on which the sandbox tells how far a run is, if its kind does
 
     def __init__(
         self,
@@ -69,8 +69,7 @@ class LocalSandbox:
         self._unread = False  # its launcher never read the last request
         self._died = False  # while its result was checked
         self._steps = 0  # how many steps of a chain follow the one that runs
-        # Activations that wait for one that they called: their output, deadline, time limit and beginning.
-        self._outer: list[tuple[Logs, float, int, float]] = []
+        self._outer: list[tuple[Logs, float, int, float]] = []  # output, deadline, limit and beginning of waiting ones
         self._handed = handed
         self.channel = SandboxChannel(self, buffers, loop) if buffers is not None else None
         self._connection = LauncherConnection(cell, self, loop, launch, result_bytes, reply_memory)
@@ -83,9 +82,8 @@ class LocalSandbox:
     ) -> None:
         """Send the init as soon as there is a network.
 
-        `command` runs functions of other kinds than Python, and `data_bytes` is their RLIMIT_DATA. Through the
-        descriptor `cpu_group` the process enters its CPU group. It is closed here. The time limit includes `waited_s`,
-        the time that the start has waited for imports.
+        `command` runs functions of other kinds than Python, with `data_bytes` as RLIMIT_DATA. It enters its CPU
+        group through `cpu_group`, which is closed here. The time limit includes `waited_s`, the wait for imports.
         """
         launch, channel = self.launch, self.channel
         token = channel.buffers.token if channel is not None else None
@@ -93,7 +91,7 @@ class LocalSandbox:
         self.deadline_s -= waited_s
         tokens = self._handed.descriptor() if self._handed is not None else None
         end = channel.take_sandbox_end() if channel is not None else None
-        fds = (cpu_group, tokens, end)
+        fds = (cpu_group, tokens, self.progress_fd, end)
         self._init = make_init(launch, self._result_bytes, command, data_bytes, token, fds)
         self._unread = True
         self.cell.on_network(self._send_init)
@@ -101,6 +99,10 @@ class LocalSandbox:
     def _send_init(self) -> None:
         if self.state == STARTING and self._init is not None:
             self._unread = not self._init.send(self._connection)
+
+    def _explain(self, body: bytes) -> bytes:
+        """Return the error of a run that was lost. Kinds with a page of progress add where it was."""
+        return body
 
     def kill(self) -> None:
         """End the sandbox with all its children. Nothing is reported any more."""
@@ -116,16 +118,13 @@ class LocalSandbox:
         if self._init is not None:
             self._init.close()
         self.cell.end(exits=idle and self.launch.exit)
-        self._end_start()
+        if not self.start_over.done():
+            self.start_over.set_result(None)
 
     def fail(self, status: Status, text: str) -> None:
         """Report the sandbox as lost, unless it has gone already."""
         if self.state != GONE:
             self._lose(status, text)
-
-    def _end_start(self) -> None:
-        if not self.start_over.done():
-            self.start_over.set_result(None)
 
     def _lose(self, status: Status, result: str | bytes, *, timed_out: bool = False) -> None:
         seconds = time.perf_counter() - self._begun_s if self.state != IDLE else 0.0
@@ -133,7 +132,7 @@ class LocalSandbox:
         body = result if isinstance(result, bytes) else error(result)
         why = describe_end(self.cell.process, body, self.launch.memory_bytes, self._timeout_ms if timed_out else None)
         self.kill()
-        ended = Outcome(status, body, seconds, logs, timed_out=timed_out, outer=self.waiting, failure=why)
+        ended = Outcome(status, self._explain(body), seconds, logs, None, timed_out, outer=self.waiting, failure=why)
         self._listener.lost(self, ended)
 
     # --- events of the cell and of the connection -------------------------------------------------------
@@ -176,11 +175,11 @@ class LocalSandbox:
         self._unread = self._unread or unread or (self.state == STARTING and self.cell.zygote_crashed())
         if self._handed is not None and self._handed.has_not_begun():
             self._unread = True
-        if self._unread and (self.state == STARTING or (self.state == RUNNING and self._runs)):
-            self.kill()
-            self._listener.refused(self)
-        else:
+        if not self._unread or not (self.state == STARTING or (self.state == RUNNING and self._runs)):
             self._lose(_DEVELOPER_ERROR, exit_text(self.cell.process, starting=self.state == STARTING))
+            return
+        self.kill()
+        self._listener.refused(self)
 
     def malformed_reply(self) -> None:
         """End a sandbox that has sent what no launcher sends: the function has written to its channels."""
@@ -283,7 +282,7 @@ class LocalSandbox:
             return
         seconds = time.perf_counter() - self._begun_s
         if not is_json(result):
-            self._lose(_DEVELOPER_ERROR, states.NOT_JSON.format(result[:_QUOTED_BYTES].decode(errors="replace")))
+            self._lose(_DEVELOPER_ERROR, states.not_json(result))
             return
         self._settle(status, result, pickled, seconds, buffer_number, printed=printed)
 
@@ -304,8 +303,7 @@ class LocalSandbox:
         self.state = RUNNING
         self._connection.resume()
         if checked.why is not None:
-            text = bytes(reply.result[:_QUOTED_BYTES]).decode(errors="replace")
-            self._lose(_DEVELOPER_ERROR, states.NOT_JSON.format(text))
+            self._lose(_DEVELOPER_ERROR, states.not_json(reply.result))
             return
         self._settle(reply.status, reply.result, reply.pickled, seconds, reply.buffer_number, printed=reply.printed)
         if self._died and self.state == IDLE:
@@ -345,7 +343,8 @@ class LocalSandbox:
             self._readers.stop()
         if starting:
             self._listener.initialised(self, seconds, logs)
-            self._end_start()
+            if not self.start_over.done():
+                self.start_over.set_result(None)
         else:
             self._runs += 1
             if self._handed:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import sys
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -17,7 +18,7 @@ from aliquot.live.node.kinds import FunctionRuntime, UnknownKindError, runtime_o
 from aliquot.live.node.states import IMPORTS_TIMED_OUT, StartError, error
 from aliquot.live.node.zygote_process import IMPORT_TIMEOUT_S, ZygoteProcess, ZygoteProfile
 from aliquot.live.node.zygotes import PLATFORM, ZygotePool
-from aliquot.live.store.records import PYTHON
+from aliquot.live.store.records import KERNEL, PYTHON
 
 FILL_UP_DELAY_S = 0.3  # after the first cell: the server is about to answer its first requests
 SDK_MODULES = ("aliquot.sdk.app", "aliquot.sdk.chains", "aliquot.sdk.workflow.task")  # they import all others
@@ -29,6 +30,8 @@ class MissingEnvironmentError(Exception):
 
 def _imports(launch: Launch) -> tuple[str, ...]:
     """Return the modules that the zygote imports: those of the launch, and the SDK if the function uses it."""
+    if launch.module:
+        return (launch.module,)
     return (*SDK_MODULES, *launch.imports) if launch.sdk else launch.imports
 
 
@@ -93,6 +96,8 @@ class StartPreparation:
 
     def _python(self, launch: Launch) -> str:
         """Return the interpreter of an environment with the launch's requirements."""
+        if launch.module:  # it is part of the platform, and needs the libraries that the server has
+            return sys.executable
         if not launch.requirements:
             return self._packages.python
         found = self._environments.find(launch.requirements, launch.tenant)
@@ -127,7 +132,7 @@ class StartPreparation:
 
     def prepare(self, launch: Launch) -> None:
         """Prepare the environment and the zygote for sandboxes of this launch, if there is space for another zygote."""
-        if not self._stopped and self._zygotes.has_space(launch.tenant) and launch.kind == PYTHON:
+        if not self._stopped and self._zygotes.has_space(launch.tenant) and launch.kind in (PYTHON, KERNEL):
             self._spawn(self._prepare(launch))
 
     async def _prepare(self, launch: Launch) -> None:

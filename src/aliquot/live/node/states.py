@@ -23,6 +23,8 @@ IMPORTS_TIMED_OUT = (
 NOT_RELEASED = "The memory of {} was not released within {} s by sandboxes that were stopped. Call again."
 TIME_IN_INIT = "The action exceeded its time limits of {} milliseconds during initialization."
 
+_QUOTED_BYTES = 1024  # of a result that is not JSON
+
 # Plain numbers, because a warm call compares them several times.
 STARTING = 0  # being forked and initialised
 IDLE = 1
@@ -42,6 +44,11 @@ class StartError(Exception):
 
 def error(text: str) -> bytes:
     return json.dumps({"error": text}, ensure_ascii=False).encode()
+
+
+def not_json(result: bytes | memoryview) -> str:
+    """Return the text for a result that is not JSON, with its beginning."""
+    return NOT_JSON.format(bytes(result[:_QUOTED_BYTES]).decode(errors="replace"))
 
 
 class SandboxListener(Protocol):

@@ -12,6 +12,7 @@ PYTHON = "python:3.11"
 NODEJS = "nodejs:20"
 SEQUENCE = "sequence"
 WORKFLOW = "workflow"
+KERNEL = "kernel:1"  # a kernel graph in the first version of its format
 BLACKBOX = "blackbox"
 SYSTEM = "whisk.system"  # the namespace of the packages that come with the platform; it has no keys
 

@@ -27,13 +27,14 @@ from aliquot.live.gateway.entities.common import (
     pair_views,
     updated_parameters,
 )
+from aliquot.live.gateway.entities.kernel_graphs import try_out
 from aliquot.live.gateway.entities.kinds import resolve_kind
 from aliquot.live.gateway.entities.schedules import ActionSchedules
 from aliquot.live.gateway.entities.sequences import check_components, read_components
 from aliquot.live.gateway.entities.workflows import WorkflowCheck
 from aliquot.live.gateway.http.query import flag
 from aliquot.live.gateway.http.refusal import Refusal, malformed, too_large
-from aliquot.live.gateway.http.responses import PICKLE
+from aliquot.live.gateway.http.responses import PICKLE, SAFETENSORS
 from aliquot.live.gateway.http.routing import (
     Endpoint,
     EndpointAccess,
@@ -45,9 +46,11 @@ from aliquot.live.gateway.http.routing import (
     read_json,
 )
 from aliquot.live.gateway.settings import GatewaySettings, Range
+from aliquot.live.invocations.kernel_trials import KernelTrials
 from aliquot.live.invocations.platform import Platform
 from aliquot.live.store.records import (
     BLACKBOX,
+    KERNEL,
     PYTHON,
     SEQUENCE,
     WORKFLOW,
@@ -79,13 +82,20 @@ class ActionEndpoints:
     """Handles requests for actions. Invocations are handled by `InvokeHandler`."""
 
     def __init__(
-        self, platform: Platform, catalogue: Catalogue, settings: GatewaySettings, schedules: ActionSchedules
+        self,
+        platform: Platform,
+        catalogue: Catalogue,
+        settings: GatewaySettings,
+        schedules: ActionSchedules,
+        trials: KernelTrials | None = None,
     ) -> None:
+        """Kernel graphs are tried out if there are `trials`."""
         self._platform = platform
         self._catalogue = catalogue
         self._entities = catalogue.entities
         self._settings = settings
         self._schedules = schedules
+        self._trials = trials
 
     def endpoints(self) -> list[Endpoint]:
         code = Query("code", bool, "false omits the code")
@@ -104,7 +114,7 @@ class ActionEndpoints:
                          query=(OVERWRITE,), max_bytes=max_bytes, statuses=(404, 409, 413, 415)),
                 Endpoint("POST", path, handled_elsewhere, "Invoke an action", _INVOKED, readable,
                          body=dict | None, query=_INVOKE, statuses=(404, 408, 409, 413, 415, 429),
-                         also_takes=(PICKLE.decode(),), streams=True),
+                         also_takes=(PICKLE.decode(), SAFETENSORS.decode()), streams=True),
                 Endpoint("GET", path, self.get, "Read an action", item, readable, query=(code,), statuses=(404, 409)),
                 Endpoint("DELETE", path, self.delete, "Delete an action", item, statuses=(404, 409)),
             ]  # fmt: skip
@@ -124,6 +134,8 @@ class ActionEndpoints:
             if (why := self._platform.reason_not_deployable(action)) is not None:
                 raise Refusal(400, why)
             self._schedules.check(action)
+            if action.exec.kind == KERNEL and self._trials is not None and put.exec is not None:
+                action = await try_out(action, old, self._trials)
             action = await self._catalogue.put(action)
             await self._schedules.apply(action)
         return json_response(action_view(action, warnings=warnings))
@@ -224,7 +236,7 @@ def _exec(put: wire.ExecPut, caller: str, settings: GatewaySettings) -> Exec:
     size = len(code.encode())
     if size > settings.code_bytes:
         raise too_large("exec", size, settings.code_bytes)
-    return Exec(kind, code, kind != WORKFLOW and is_base64(code), put.main or None, image)
+    return Exec(kind, code, kind not in {WORKFLOW, KERNEL} and is_base64(code), put.main or None, image)
 
 
 def _image(name: str | None, settings: GatewaySettings) -> str:

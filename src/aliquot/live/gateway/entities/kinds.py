@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from aliquot.core.errors import InputError
 from aliquot.live.catalogue.images import OPTION, RuntimeImage
 from aliquot.live.gateway.http.refusal import Refusal, malformed
-from aliquot.live.store.records import BLACKBOX, NODEJS, PYTHON, SEQUENCE, WORKFLOW
+from aliquot.live.store.records import BLACKBOX, KERNEL, NODEJS, PYTHON, SEQUENCE, WORKFLOW
 
 
 class RuntimeInfo(Struct, frozen=True, rename="camel"):
@@ -51,7 +51,7 @@ def resolve_kind(kind: str | None, *, nodejs: bool) -> str:
     if kind is None:
         raise malformed("'kind' must be a string defined in 'exec'")
     kind = kind.strip().lower()
-    if kind in {SEQUENCE, BLACKBOX, WORKFLOW}:
+    if kind in {SEQUENCE, BLACKBOX, WORKFLOW, KERNEL}:
         return kind
     resolved = known_kind(kind, nodejs=nodejs)
     if resolved is None:

@@ -12,6 +12,7 @@ Body: TypeAlias = bytes | memoryview | list[bytes | memoryview]  # parts are not
 
 JSON = (b"content-type", b"application/json")
 PICKLE = b"application/x-aliquot-pickle"
+SAFETENSORS = b"application/x-safetensors"  # arrays for kernel graphs
 CORS: Headers = (
     (b"access-control-allow-origin", b"*"),
     (b"access-control-allow-methods", b"GET, DELETE, POST, PUT, HEAD"),

@@ -15,10 +15,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
 
 from aliquot.live.gateway.http.refusal import OVERLOADED, Refusal, not_promised
-from aliquot.live.gateway.http.responses import JSON, PICKLE, Body, Headers, record_body
+from aliquot.live.gateway.http.responses import JSON, PICKLE, SAFETENSORS, Body, Headers, record_body
+from aliquot.live.gateway.invocation.kernel_answers import misfit_refusal
 from aliquot.live.invocations.call import Call, Follower, SharedArguments
 from aliquot.live.node.base import Outcome, Status
 from aliquot.live.node.shared_buffers import NodeBuffers, SharedBufferError
+from aliquot.live.store.records import KERNEL
 
 if TYPE_CHECKING:
     import asyncio
@@ -39,6 +41,7 @@ _HTTP_STATUS = (200, 502, 502, 500)  # by the activation's status
 _STATUS_HEADER = tuple((b"x-aliquot-status", b"%d" % status) for status in Status)
 _HAS_OBJECTS = (b"x-aliquot-objects", b"true")  # the record has the output with its objects
 _PICKLE_TYPE = (b"content-type", PICKLE)
+_SAFETENSORS_TYPE = (b"content-type", SAFETENSORS)
 _SHARED = re.compile(rb"[^;]+; sandbox=([0-9a-f]{32})(?:; buffer=([0-9]{1,5}))?")
 
 
@@ -133,6 +136,10 @@ class Exchange:
                 Refusal(503, call.reason or OVERLOADED) if refusal is None else not_promised(call.reason, refusal)
             )
             return
+        if outcome.status is Status.APPLICATION_ERROR and (misfit := misfit_refusal(outcome)) is not None:
+            self.answered = False
+            self.refuse(misfit, (b"x-openwhisk-activation-id", call.id.encode()))
+            return
         if call.pickled:
             if self._respond_pickled(call, outcome, activation):
                 return
@@ -150,7 +157,8 @@ class Exchange:
 
     def _respond_pickled(self, call: Call, outcome: Outcome, activation: Activation) -> bool:
         """Respond with the pickled result, or return False if there is none. It may be in a shared buffer."""
-        content_type, body = _PICKLE_TYPE, activation.pickled
+        kernel = call.action.exec.kind == KERNEL
+        content_type, body = _SAFETENSORS_TYPE if kernel else _PICKLE_TYPE, activation.pickled
         reply_buffers = call.shared.reply_buffers if call.shared is not None else None
         if outcome.shared_buffer is not None and reply_buffers is not None and outcome.pickled is not None:
             content_type = (b"content-type", b"%b; buffer=%d" % (PICKLE, reply_buffers.put(outcome.shared_buffer)))

@@ -23,7 +23,7 @@ from aliquot.live.gateway.http.refusal import (
     too_large,
     unsupported_media,
 )
-from aliquot.live.gateway.http.responses import PICKLE
+from aliquot.live.gateway.http.responses import PICKLE, SAFETENSORS
 from aliquot.live.gateway.invocation.exchange import Exchange, shared_arguments
 from aliquot.live.gateway.invocation.heads import KnownHead
 from aliquot.live.gateway.settings import GatewaySettings
@@ -36,7 +36,7 @@ from aliquot.live.invocations.sessions.registry import SessionNotFoundError, Ses
 from aliquot.live.node.shared_buffers import NodeBuffers
 from aliquot.live.store.errors import AccessDeniedError, NotFoundError, WrongCollectionError
 from aliquot.live.store.ids import Ids
-from aliquot.live.store.records import FullName
+from aliquot.live.store.records import KERNEL, FullName
 
 PREFIX = b"/api/v1/namespaces/"
 _MAX_CACHED_ENTRIES = 1024
@@ -319,6 +319,10 @@ def _is_pickled(content_type: bytes | None, target: InvocationTarget) -> bool:
     kind = (content_type or b"").split(b";")[0].strip().lower()
     if kind == b"application/json":
         return False
+    if target.resolved.action.exec.kind == KERNEL:
+        if kind != SAFETENSORS:
+            raise Refusal(415, f"A call of a kernel graph is application/json or {SAFETENSORS.decode()}.")
+        return True
     if kind != PICKLE:
         raise unsupported_media()
     if not target.sdk:

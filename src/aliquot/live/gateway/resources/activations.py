@@ -10,6 +10,7 @@ from aliquot.live.gateway.http.refusal import Refusal, malformed_query, not_foun
 from aliquot.live.gateway.http.responses import (
     JSON,
     PICKLE,
+    SAFETENSORS,
     failure_of,
     parts_of,
     record_body,
@@ -103,7 +104,8 @@ class ActivationEndpoints:
 
     async def result(self, request: Request) -> Response:
         activation = await self._find(request)
-        if request.headers.get(b"accept") != PICKLE:
+        accepted = request.headers.get(b"accept")
+        if accepted not in (PICKLE, SAFETENSORS):
             return Response(200, response_body(activation))
         status = (b"x-aliquot-status", b"%d" % status_of(activation))
         more = (status, (b"x-openwhisk-activation-id", activation.id.encode()))
@@ -111,7 +113,7 @@ class ActivationEndpoints:
             failure = failure_of(activation)
             told = ((b"x-aliquot-failure", failure.encode()),) if failure else ()
             return Response(200, response_body(activation), (JSON, *more, *told))
-        return Response(200, activation.pickled, ((b"content-type", PICKLE), *more))
+        return Response(200, activation.pickled, ((b"content-type", accepted), *more))
 
     async def list(self, request: Request) -> Response:
         page = page_of(request.fields, "activations")

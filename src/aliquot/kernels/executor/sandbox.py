@@ -1,0 +1,170 @@
+"""The inside of a sandbox that serves a kernel graph: it compiles the graph once, and then runs one call at a time.
+
+A sandbox becomes this when its init names this module. Zygotes import it, so that the libraries are loaded before the
+fork. Devices are opened only in the sandbox.
+"""
+
+import base64
+import contextlib
+import json
+import os
+from collections.abc import Mapping
+from math import isfinite
+from typing import Any, NamedTuple
+
+from msgspec import to_builtins
+
+from aliquot.kernels.backends import open_backend
+from aliquot.kernels.backends.base import BuildFailed
+from aliquot.kernels.binding import FileInput, InlineInput, KernelCall, bind_file, bind_json
+from aliquot.kernels.executor.residents import DeviceConstants, ResidentGraph
+from aliquot.kernels.executor.runs import KernelResult
+from aliquot.kernels.graph import CONST, INPUT, OUTPUT, GraphComplaint, KernelGraph
+from aliquot.kernels.reading import GraphRefused, read_graph
+from aliquot.kernels.tensors import MAX_HEADER_BYTES, TensorError, TensorFile, from_bytes, make_header, read_header
+from aliquot.runtime.progress import PROGRESS
+
+with contextlib.suppress(ImportError):  # without it the graph is refused when it is loaded
+    import pyopencl  # noqa: F401 - a zygote loads it once for all its sandboxes
+
+TRIAL = "trial"
+SUCCESS, REFUSED = 0, 1  # as in `aliquot.runtime.frames`
+_CACHES = {"POCL_CACHE_DIR": "/tmp/pocl", "XDG_CACHE_HOME": "/tmp/cache"}  # noqa: S108 - each sandbox has its own there
+
+
+class FileAnswer(NamedTuple):
+    """The answer to a safetensors file: a status, a summary as JSON, and the file with the outputs."""
+
+    status: int
+    summary: bytes
+    file: bytes
+
+
+class GraphNotLoaded(Exception):  # noqa: N818  # the text is for the user who deployed the graph
+    """The graph cannot be compiled or loaded. The text has every complaint."""
+
+
+class KernelSandbox:
+    """A graph on a device. `page` is shared with the server, which reads from it where a killed run was."""
+
+    def __init__(self, graph: KernelGraph, page: Any) -> None:  # noqa: ANN401 - an `mmap`, or a `bytearray` in tests
+        self._page = page
+        self._max_bytes = 0
+        self.graph = graph
+        backend = open_backend(graph.form)
+        self._resident = ResidentGraph(graph, backend, DeviceConstants(backend))
+
+    def load(self, constants: Mapping[str, bytes], max_bytes: int) -> None:
+        """Bring the constants to the device. Answers have at most `max_bytes`."""
+        self._max_bytes = max_bytes
+        self._resident.load(constants.__getitem__)
+
+    def try_out(self) -> None:
+        """Run the list of kernels once on zeroed buffers."""
+        inputs = {name: bytes(buffer.size_bytes) for name, buffer in self.graph.named(INPUT).items()}
+        literals = {name: literal.default or 0 for name, literal in self.graph.literals.items()}
+        self._resident.run(inputs, literals, 1, self._progress)
+
+    def __call__(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Run the call that a JSON body makes."""
+        try:
+            call = bind_json(self.graph, arguments)
+            self._check_answer(call)
+        except GraphRefused as refused:
+            return {"error": _refusal(refused)}
+        result = self._run(call, b"")
+        outputs = {name: _listed(self.graph, name, data) for name, data in result.outputs.items()}
+        return {"kernels": to_builtins(result.counters), "outputs": outputs}
+
+    def run_file(self, payload: bytes | memoryview) -> FileAnswer:
+        """Run the call that a safetensors file makes. Its arrays are used where they are."""
+        try:
+            file = _whole_file(payload)
+            call = bind_file(self.graph, file)
+            self._check_answer(call)
+        except TensorError as error:
+            return _refused_file(GraphRefused([GraphComplaint("the file", str(error))]))
+        except GraphRefused as refused:
+            return _refused_file(refused)
+        result = self._run(call, payload)
+        counters = to_builtins(result.counters)
+        arrays = {name: (self.graph.buffers[name].dtype, self.graph.buffers[name].shape) for name in result.outputs}
+        body = make_header(arrays, {"kernels": json.dumps(counters)}) + b"".join(result.outputs.values())
+        summary = {"kernels": counters, "safetensors": True, "size": len(body)}
+        return FileAnswer(SUCCESS, json.dumps(summary, separators=(",", ":")).encode(), body)
+
+    def _check_answer(self, call: KernelCall) -> None:
+        """Refuse a call whose answer is too large before it runs."""
+        size_bytes = call.answered_bytes(self.graph)
+        if size_bytes > self._max_bytes:
+            reason = f"take {size_bytes} bytes; an answer has at most {self._max_bytes}"
+            raise GraphRefused([GraphComplaint("the outputs", reason)])
+
+    def _run(self, call: KernelCall, payload: bytes | memoryview) -> KernelResult:
+        inputs: dict[str, bytes | memoryview] = {}
+        for name, given in call.inputs.items():
+            if isinstance(given, InlineInput):
+                inputs[name] = given.data
+            elif isinstance(given, FileInput):
+                inputs[name] = memoryview(payload)[given.start : given.end]
+        try:
+            return self._resident.run(inputs, call.literals, call.iterations, self._progress)
+        finally:
+            PROGRESS.pack_into(self._page, 0, 0, 0)
+
+    def _progress(self, iteration: int, kernel: int) -> None:
+        PROGRESS.pack_into(self._page, 0, kernel + 1, iteration)
+
+
+def load(description: dict[str, Any]) -> KernelSandbox:
+    """Return the graph of an init, compiled and with its constants on the device. Raises `GraphNotLoaded`.
+
+    With the entry point `trial` the list of kernels is also run once.
+    """
+    os.environ.update(_CACHES)
+    page = description.get("page") or bytearray(PROGRESS.size)
+    try:
+        graph = read_graph(description["code"])
+        if not isinstance(graph, KernelGraph):
+            raise GraphNotLoaded(f"a graph of the form {graph.form!r} cannot run here")
+        sandbox = KernelSandbox(graph, page)
+        if description["main"] == TRIAL:
+            zeros = {buffer.sha256: bytes(buffer.size_bytes) for buffer in graph.named(CONST).values()}
+            sandbox.load(zeros, 0)
+            sandbox.try_out()
+        else:
+            sandbox.load(description.get("constants") or {}, description["result_bytes"])
+    except BuildFailed as failed:
+        raise GraphNotLoaded(f"a program does not compile:\n{failed.log}") from failed
+    except GraphRefused as refused:
+        raise GraphNotLoaded("\n".join(map(str, refused.complaints))) from refused
+    PROGRESS.pack_into(page, 0, 0, 0)
+    return sandbox
+
+
+def _whole_file(payload: bytes | memoryview) -> TensorFile:
+    file = read_header(bytes(memoryview(payload)[: MAX_HEADER_BYTES + 8]))
+    if file.size_bytes != len(payload):
+        raise TensorError(f"has {len(payload)} bytes; its header says {file.size_bytes}")
+    return file
+
+
+def _refusal(refused: GraphRefused) -> dict[str, Any]:
+    return {"complaints": [str(complaint) for complaint in refused.complaints]}
+
+
+def _refused_file(refused: GraphRefused) -> FileAnswer:
+    return FileAnswer(REFUSED, json.dumps({"error": _refusal(refused)}, separators=(",", ":")).encode(), b"")
+
+
+def _listed(graph: KernelGraph, name: str, data: bytes) -> object:
+    """Return an output as nested lists, or as base64 if JSON cannot hold its numbers."""
+    buffer = graph.named(OUTPUT)[name]
+    values = from_bytes(buffer.dtype, buffer.shape, data)
+    return values if _is_finite(values) else {"base64": base64.b64encode(data).decode()}
+
+
+def _is_finite(values: object) -> bool:
+    if isinstance(values, list):
+        return all(map(_is_finite, values))
+    return not isinstance(values, float) or isfinite(values)

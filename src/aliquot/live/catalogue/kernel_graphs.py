@@ -1,0 +1,60 @@
+"""The needs of an action whose code is a kernel graph. They follow from the graph, and not from annotations."""
+
+import functools
+
+from msgspec import Struct
+
+from aliquot.core.errors import InputError
+from aliquot.kernels.check import check_graph
+from aliquot.kernels.graph import CONST, GraphComplaint, KernelGraph
+from aliquot.kernels.plan import constant_sizes, plan_memory
+from aliquot.kernels.reading import GraphRefused, read_graph
+from aliquot.live.store.records import Action
+
+KERNEL_MODULE = "aliquot.kernels.executor.sandbox"  # that serves a graph in its sandbox
+DEFAULT_SHARE = 0.5  # one graph runs while another loads
+MAX_SHOWN = 50  # complaints of one graph
+REFUSED_ANNOTATIONS = (
+    "gpu-memory", "gpu-memory-limit", "batch", "datasets", "imports", "requirements", "group", "env", "secrets", "sdk",
+    "pure", "cache-ttl-ms", "sdk-file", "exit",
+)  # fmt: skip
+
+
+class GraphNeeds(Struct, frozen=True):
+    """The device memory of a graph: what stays between calls, and what a run needs besides."""
+
+    memory_bytes: int
+    run_bytes: int
+    constants: dict[str, int]  # sizes by digest
+
+
+def graph_needs(action: Action) -> GraphNeeds:
+    """Return the needs of a graph. Raises an `InputError` with every mistake and its place."""
+    for key in REFUSED_ANNOTATIONS:
+        if action.annotation(key) not in (None, False):
+            raise InputError(f"annotation {key}: a kernel graph takes none, since all that it needs follows from it")
+    return _needs_of(action.exec.code)
+
+
+def _checked(code: str) -> KernelGraph:
+    graph = read_graph(code)
+    if not isinstance(graph, KernelGraph) or graph.form != "opencl":
+        raise GraphRefused([GraphComplaint("form", f"is {graph.form!r}; this platform runs 'opencl'")])
+    if complaints := check_graph(graph):
+        raise GraphRefused(complaints)
+    if constants := graph.named(CONST):
+        reason = "constants are not stored on the platform; make it an input"
+        raise GraphRefused([GraphComplaint(f"buffers.{name}", reason) for name in constants])
+    return graph
+
+
+@functools.lru_cache(256)
+def _needs_of(code: str) -> GraphNeeds:
+    try:
+        graph = _checked(code)
+    except GraphRefused as refused:
+        lines = [str(complaint) for complaint in refused.complaints]
+        more = [f"and {len(lines) - MAX_SHOWN} more"] if len(lines) > MAX_SHOWN else []
+        raise InputError("The kernel graph has mistakes:\n" + "\n".join(lines[:MAX_SHOWN] + more)) from refused
+    plan = plan_memory(graph)
+    return GraphNeeds(plan.memory_bytes, plan.run_bytes, constant_sizes(graph))

@@ -1,0 +1,243 @@
+"""Kernel graphs on a whole server with real PoCL: deployment, calls, and what goes wrong in a kernel."""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import struct
+from threading import Thread
+
+import pytest
+
+from aliquot.kernels.tensors import make_header, read_header
+from aliquot.testing.client import from_pairs
+from aliquot.testing.server import LiveServer
+from aliquot.testing.waiting import wait_until
+
+pytestmark = pytest.mark.skipif(shutil.which("ld") is None, reason="PoCL links with ld, of the package binutils")
+
+SCALE = """
+__kernel void scale(__global const float *x, __global float *t, float factor) {
+    int i = get_global_id(0);
+    t[i] = x[i] * factor;
+}
+__kernel void add(__global const float *t, __global float *y) { int i = get_global_id(0); y[i] += t[i]; }
+"""
+# It runs for ever if the first element of its input is 1, and writes far away if it is 2.
+WILD = """
+__kernel void quiet(__global const int *x, __global int *y) { y[0] = x[0]; }
+__kernel void wild(__global const int *x, __global volatile int *y) {
+    while (x[0] == 1) y[0]++;
+    if (x[0] == 2) y[(1L << 40)] = 1;
+}
+"""
+SEARCH = """
+__kernel void keep(__global const int *x, __global int *t) { t[get_global_id(0)] = x[0]; }
+__kernel void search(__global const int *x, __global const int *t, __global int *y) {
+    for (int i = 0; i < 4096; i++) if (t[i] == 0x5ec2e7) y[0]++;
+}
+"""
+
+
+def buffer(kind, dtype="f4", shape=(8,), **more):
+    return {"kind": kind, "dtype": dtype, "shape": list(shape), **more}
+
+
+def launch(entry, *arguments, items=8):
+    return {"program": "p", "entry": entry, "grid": [items], "block": [1], "arguments": list(arguments)}
+
+
+def graph(source, buffers, kernels, **more):
+    return json.dumps({"form": "opencl", "programs": {"p": {"source": source}}, "buffers": buffers,
+                       "kernels": kernels, **more})  # fmt: skip
+
+
+SCALED = graph(
+    SCALE,
+    {"x": buffer("input"), "t": buffer("temporary"), "y": buffer("output")},
+    [
+        launch("scale", {"in": "x"}, {"out": "t"}, {"literal": "factor"}),
+        launch("add", {"in": "t"}, {"inout": "y"}),
+    ],
+    literals={"factor": {"dtype": "f4", "default": 2}},
+)
+WILD_GRAPH = graph(
+    WILD,
+    {"x": buffer("input", "i4", [1]), "y": buffer("output", "i4", [1])},
+    [
+        launch("quiet", {"in": "x"}, {"out": "y"}, items=1),
+        launch("wild", {"in": "x"}, {"inout": "y"}, items=1),
+    ],
+)
+ONES = [1.0] * 8
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with LiveServer(tmp_path_factory.mktemp("kernels") / "data", "--devices", "host:2") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def client(server):
+    with server.client() as made:
+        made.deploy("scaled", SCALED, kind="kernel:1")
+        made.deploy("wild", WILD_GRAPH, kind="kernel:1", limits={"timeout": 3000})
+        yield made
+
+
+def put(client, name, code, **body):
+    return client.put(f"actions/{name}?overwrite=true", json={"exec": {"kind": "kernel:1", "code": code}, **body})
+
+
+def test_a_graph_is_called_with_json(client):
+    record = client.call("scaled", {"inputs": {"x": ONES}})
+    assert record["response"]["result"]["outputs"] == {"y": [2.0] * 8}
+    notes = from_pairs(record["annotations"])
+    assert notes["kernels"]["bytesIn"] == 32
+    assert notes["kernels"]["bytesZeroed"] == 64
+    assert notes["device"].startswith("host-")
+    assert notes["deviceSeconds"] > 0
+    assert notes["byteSeconds"] >= 0
+    again = client.result("scaled", {"inputs": {"x": ONES}, "literals": {"factor": 3}})
+    assert again["outputs"] == {"y": [3.0] * 8}, "outputs are zeroed before each call"
+
+
+def test_numbers_that_json_cannot_hold_come_as_base64(client):
+    found = client.result("scaled", {"inputs": {"x": [3e38] * 8}, "literals": {"factor": 3e38}})
+    assert list(found["outputs"]["y"]) == ["base64"]
+
+
+def test_a_graph_is_called_with_a_safetensors_file(client):
+    body = make_header({"x": ("f4", [8])}, {"call": '{"literals": {"factor": 5}}'}) + struct.pack("<8f", *range(8))
+    kind = {"content-type": "application/x-safetensors"}
+    answer = client.post("actions/scaled?blocking=true&result=true", content=body, headers=kind)
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "application/x-safetensors")
+    entry = read_header(answer.content).entries["y"]
+    assert struct.unpack("<8f", answer.content[entry.start : entry.end]) == tuple(5.0 * n for n in range(8))
+    refused = client.post("actions/scaled?blocking=true", content=body[:-4], headers=kind)
+    complaint = f"the file: has {len(body) - 4} bytes; its header says {len(body)}"
+    assert (refused.status_code, refused.json()["complaints"]) == (400, [complaint])
+    pickle = client.post("actions/scaled?blocking=true", content=b"x", headers={"content-type": "text/plain"})
+    assert pickle.status_code == 415
+
+
+def test_a_call_that_does_not_fit_is_refused_with_every_complaint(client):
+    answer = client.post("actions/scaled?blocking=true", json={"inputs": {"x": [1], "z": 1}, "literals": {"f": 1}})
+    assert answer.status_code == 400
+    assert answer.json()["complaints"] == [
+        "input 'x': the value is a list of 1; expected a list of 8",
+        "input 'z': no such input; known are x",
+        "literal 'f': no such literal; known are factor",
+    ]
+
+
+def test_every_mistake_of_a_graph_is_told_when_it_is_deployed(client):
+    wrong = json.loads(SCALED)
+    wrong["buffers"]["t"]["dtype"] = "f3"
+    wrong["kernels"][0]["grid"] = [0]
+    answer = put(client, "wrong", json.dumps(wrong))
+    assert answer.status_code == 400
+    assert "buffers.t.dtype: is 'f3'" in answer.json()["error"]
+    assert "kernels[0].grid" in answer.json()["error"]
+    memory = put(
+        client,
+        "wrong",
+        SCALED,
+        annotations=[{"key": "gpu-share", "value": 0.5}, {"key": "gpu-memory", "value": "1GiB"}],
+    )
+    assert "annotation gpu-memory: a kernel graph takes none" in memory.json()["error"]
+
+
+def test_a_program_that_does_not_compile_is_refused_with_the_log(client):
+    answer = put(client, "wrong", SCALED.replace("t[i] = x[i]", "t[i] = z[i]"))
+    assert answer.status_code == 400
+    assert "use of undeclared identifier 'z'" in answer.json()["error"]
+
+
+def test_a_constant_pointer_cannot_be_written(client):
+    answer = put(client, "wrong", SCALED.replace('{"in": "t"}', '{"inout": "t"}'))
+    assert answer.status_code == 400
+    assert "kernels[1] add, argument 0 't'" in answer.json()["error"]
+
+
+def test_a_graph_larger_than_any_device_is_refused_with_the_largest_that_fits(client):
+    large = json.loads(SCALED)
+    large["buffers"]["t"]["shape"] = [1 << 40]
+    answer = put(client, "large", json.dumps(large))
+    assert answer.status_code == 400
+    assert "the largest that would fit" in answer.json()["error"]
+
+
+def test_an_endless_kernel_is_ended_at_the_limit_and_named(client):
+    record = client.call("wild", {"inputs": {"x": [1]}})
+    assert record["response"]["result"]["error"] == (
+        "The action exceeded its time limits of 3000 milliseconds. It was in kernel 1 (wild), iteration 0."
+    )
+    assert client.result("wild", {"inputs": {"x": [0]}})["outputs"] == {"y": [0]}
+
+
+def test_a_kernel_that_writes_out_of_bounds_ends_its_call_alone(client):
+    record = client.call("wild", {"inputs": {"x": [2]}})
+    assert record["response"]["status"] == "action developer error"
+    assert record["response"]["result"]["error"].endswith("It was in kernel 1 (wild), iteration 0.")
+    assert client.result("scaled", {"inputs": {"x": ONES}})["outputs"] == {"y": [2.0] * 8}
+
+
+def test_a_killed_executor_ends_its_call_and_the_next_one_runs(client, server):
+    client.deploy("slow", WILD_GRAPH, kind="kernel:1", limits={"timeout": 60_000})
+    client.result("slow", {"inputs": {"x": [0]}})
+    rows = [row for row in server.operate("GET", "status")["sandboxes"] if row["function"] == "slow"]
+    records = []
+    caller = Thread(target=lambda: records.append(client.call("slow", {"inputs": {"x": [1]}})))
+    caller.start()
+    try:
+        wait_until(
+            lambda: any(
+                row["function"] == "slow" and row["state"] == "busy"
+                for row in server.operate("GET", "status")["sandboxes"]
+            ),
+            what="the run of the endless kernel",
+        )
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(rows[0]["pid"], signal.SIGKILL)
+        caller.join(60)
+    assert "exited unexpectedly" in records[0]["response"]["result"]["error"]
+    assert client.result("slow", {"inputs": {"x": [0]}})["outputs"] == {"y": [0]}
+
+
+def test_a_kernel_that_searches_memory_finds_no_secret_of_another_tenant(client, server):
+    searching = graph(
+        SEARCH,
+        {
+            "x": buffer("input", "i4", [1]),
+            "t": buffer("temporary", "i4", [4096], zero=False),
+            "y": buffer("output", "i4", [1]),
+        },
+        [
+            launch("search", {"in": "x"}, {"in": "t"}, {"inout": "y"}, items=1),
+            launch("keep", {"in": "x"}, {"out": "t"}, items=4096),
+        ],
+    )
+    client.deploy("search", searching, kind="kernel:1")
+    secret = {"inputs": {"x": [0x5EC2E7]}}
+    assert client.result("search", secret)["outputs"] == {"y": [0]}
+    assert client.result("search", secret)["outputs"] == {"y": [4096]}, "its own bytes, because it asked for no zeros"
+    with server.client(server.create_namespace("other")) as other:
+        other.deploy("search", searching, kind="kernel:1")
+        assert other.result("search", {"inputs": {"x": [0]}})["outputs"] == {"y": [0]}
+
+
+def test_the_same_graph_put_again_is_not_tried_out_again(client):
+    before = client.get("actions/scaled").json()
+    assert put(client, "scaled", SCALED).status_code == 200
+    assert client.get("actions/scaled").json()["exec"] == before["exec"]
+
+
+def test_a_graph_without_a_share_of_a_device_runs_on_the_processors(client):
+    client.deploy("on-cpu", SCALED, kind="kernel:1", annotations=[{"key": "gpu-share", "value": 0}])
+    record = client.call("on-cpu", {"inputs": {"x": ONES}})
+    assert record["response"]["result"]["outputs"] == {"y": [2.0] * 8}
+    assert from_pairs(record["annotations"])["device"] == "cpu"
