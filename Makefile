@@ -47,6 +47,7 @@ docs-pictures: $(VENV)/dev.stamp ## Draw the pictures of README and docs
 	$(BIN)/aliquot study --out study-output
 	cp study-output/policies.png docs/images/policies.png
 	$(BIN)/aliquot reproduce thesis --plot docs/images/thesis.png
+	$(BIN)/python tests/support/console_pictures.py docs/images
 	$(BIN)/aliquot reproduce mqfq --plot docs/images/mqfq.png
 
 docs-benchmarks: $(VENV)/dev.stamp ## Measure the figures of docs/benchmarks.md (an hour)

@@ -5,13 +5,12 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from npm_modules import MODULES
 
 HERE = Path(__file__).parent
-MODULES = Path(sys.prefix) / "clients" / "node_modules"  # `make .venv/clients.stamp` puts them there
 NODE = shutil.which("node")
 HAS_CLIENTS = NODE is not None and (MODULES / "openwhisk").is_dir()
 needs_node = pytest.mark.skipif(not HAS_CLIENTS, reason="node or its clients are not installed: they cannot be tried")

@@ -23,6 +23,7 @@ class CommandEntry(NamedTuple):
 COMMANDS = {
     "up": CommandEntry("up.up", RUN),
     "down": CommandEntry("down.down", RUN),
+    "console": CommandEntry("web_console.console", RUN),
     "doctor": CommandEntry("doctor.doctor", RUN),
     "kinds": CommandEntry("kinds.app", RUN),
     "deploy": CommandEntry("deploy.deploy", DEVELOP, TakesPairs),

@@ -35,6 +35,13 @@ def up(
     ] = DEFAULT_DATA,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port. 0 takes a free one.")] = 3233,
+    console_port: Annotated[
+        str | None,
+        typer.Option(help="The port of the console, or none.", show_default="the one after --port, or a free one"),
+    ] = None,
+    console_url: Annotated[
+        str | None, typer.Option(help="The address of the console for browsers, if a proxy is in front of it.")
+    ] = None,
     devices: Annotated[
         str,
         typer.Option(
@@ -165,6 +172,7 @@ def up(
     # The probe takes as long as the imports, so it runs beside them.
     with IsolationProbe(data.expanduser().absolute()) as probe:
         from aliquot.live.catalogue.images import parse_image
+        from aliquot.live.console.settings import parse_console
         from aliquot.live.datasets.settings import read_fabric
         from aliquot.live.gateway.settings import parse_limits
         from aliquot.live.node.network.egress import parse_egress
@@ -203,6 +211,7 @@ def up(
             if host_memory
             else OVERCOMMIT * physical_memory(),
             tls=_read_tls(tls_cert, tls_key),
+            console=parse_console(console_port, console_url),
             ready_file=ready_file,
             grace_s=grace,
             retention=keep(keep_days, keep_size),
@@ -260,6 +269,8 @@ def _announce(ready: "Ready", settings: "ServerSettings") -> None:
         room = size(settings.fabric.cache_bytes)
         output.print(f"{ready.datasets} datasets; their files may take {room} of disk (--cache-size)")
     output.print(f"[bold green]aliquot[/] answers on [bold]{ready.url}[/]", soft_wrap=True)
+    if ready.console is not None:
+        output.print(f"console: [bold]{ready.console}[/] ([bold]aliquot console[/] opens it)", soft_wrap=True)
     found_by = _list_server(settings.data, ready.url)
     if ready.first:
         output.print(

@@ -5,8 +5,8 @@ import json
 import os
 import signal
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
@@ -30,6 +30,7 @@ from aliquot.live.catalogue.keys import EphemeralKeys
 from aliquot.live.catalogue.secret_cipher import SecretCipher
 from aliquot.live.catalogue.secrets import SecretRegistry
 from aliquot.live.catalogue.system.packages import system_entities
+from aliquot.live.console.serving import ConsoleServer, listen_for_console
 from aliquot.live.datasets.fabric import Fabric
 from aliquot.live.device.service_cpu import ServiceCpu
 from aliquot.live.expressions.workers import ExpressionWorkers
@@ -82,6 +83,7 @@ class Ready(Struct, frozen=True):
     missing: tuple[str, ...]  # features that this machine lacks, and the consequences
     recovered: int  # calls that an earlier server had accepted
     datasets: int = 0
+    console: str | None = None  # its address, unless it is off
 
 
 class ServerReports(Struct, frozen=True):
@@ -105,7 +107,9 @@ def serve(settings: ServerSettings, reports: ServerReports, probe: IsolationProb
     try:
         with ExitStack() as stack:
             listeners = [stack.enter_context(listener) for listener in listen(settings.host, settings.port)]
-            uvloop.run(_serve(settings, shares, data, listeners, reports, probe))
+            for_console = listen_for_console(settings.console, settings.host, settings.port)
+            consoles = [stack.enter_context(listener) for listener in for_console]
+            uvloop.run(_serve(settings, shares, data, listeners, consoles, reports, probe))
     finally:
         data.release()
 
@@ -121,6 +125,7 @@ async def _serve(
     shares: DescriptorShares,
     data: DataDirectory,
     listeners: list[socket.socket],
+    consoles: list[socket.socket],
     reports: ServerReports,
     probe: IsolationProbe,
 ) -> None:
@@ -221,6 +226,7 @@ async def _serve(
             history=HistoryQuestions(store, data.path),
             trials=service.trials,
         )
+        console = _make_console(settings, consoles, app, catalogue, store, operator_token)
         chores: list[asyncio.Task[Any]] = [
             asyncio.create_task(keep_pruned(store, settings.retention, lambda: _weights_of(catalogue))),
             asyncio.create_task(sessions.keep()),
@@ -235,8 +241,9 @@ async def _serve(
                 missing=_missing_features(settings, node, data.path, nodejs=gateway_settings.nodejs),
                 recovered=recovered,
                 datasets=len(fabric.datasets.all()),
+                console=None if console is None else console.url,
             )
-            public = {"url": url, "namespace": name, "key": key, "pid": ready.pid}
+            public = {"url": url, "namespace": name, "key": key, "pid": ready.pid, "console": ready.console}
             data.publish(public | {"operator": operator_token.text})
             operator_token.on_rotated(lambda token: data.publish(public | {"operator": token}))
             reports.ready(ready)  # before the ready file, because its readers expect the output
@@ -247,9 +254,8 @@ async def _serve(
             *(_uvicorn_config(settings, app, gateway_settings), connections, started),
             on_stopping=lambda: reports.stopping(service.running_calls()),
         )
-        await app.alarms.start()
-        await server.serve(sockets=listeners)
-        await app.alarms.stop()
+        async with _beside(app, console):
+            await server.serve(sockets=listeners)
         for chore in chores:
             chore.cancel()
         await _drain(service, composer, settings.grace_s, server.forced)
@@ -259,6 +265,32 @@ async def _serve(
         await service.stop()
         services.close()
         await store.close()
+
+
+@asynccontextmanager
+async def _beside(app: Gateway, console: ConsoleServer | None) -> AsyncIterator[None]:
+    """Run alarms and the console while the gateway answers."""
+    await app.alarms.start()
+    if console is not None:
+        await console.start()
+    yield
+    await app.alarms.stop()
+    if console is not None:
+        await console.stop()
+
+
+def _make_console(
+    settings: ServerSettings,
+    listeners: list[socket.socket],
+    gateway: Gateway,
+    catalogue: Catalogue,
+    store: SqliteStore,
+    token: OperatorToken,
+) -> ConsoleServer | None:
+    if not listeners:
+        return None
+    tls = None if settings.tls is None else (str(settings.tls.certificate), str(settings.tls.key))
+    return ConsoleServer(settings.console, listeners, gateway, catalogue, store, token, tls)
 
 
 async def _drain(service: Service, composer: Composer, grace_s: float, forced: asyncio.Event) -> None:

@@ -14,6 +14,7 @@ from aliquot.core.errors import InputError
 from aliquot.core.model import CPU, DeviceSpec
 from aliquot.core.units import MIB
 from aliquot.live.catalogue.images import RuntimeImage
+from aliquot.live.console.settings import ConsoleSettings
 from aliquot.live.device.nvidia.choice import NVIDIA, TAKES, NvidiaChoice, read_choice
 from aliquot.live.device.nvidia.inventory import device_specs
 from aliquot.live.device.nvidia.nvml import Nvml, NvmlError
@@ -48,6 +49,7 @@ class ServerSettings(Struct, frozen=True):
     port: int = PORT
     host_memory_bytes: int = 0
     tls: Tls | None = None
+    console: ConsoleSettings = ConsoleSettings()
     ready_file: Path | None = None
     grace_s: float = 30  # for running calls when the server stops
     retention: Retention = Retention()

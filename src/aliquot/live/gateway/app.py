@@ -34,6 +34,7 @@ from aliquot.live.gateway.resources.graphs import GraphEndpoints
 from aliquot.live.gateway.resources.models import ModelEndpoints
 from aliquot.live.gateway.resources.openapi import OpenApiEndpoints
 from aliquot.live.gateway.resources.operator import OperatorEndpoints
+from aliquot.live.gateway.resources.overview import OverviewEndpoints
 from aliquot.live.gateway.resources.sessions import SessionEndpoints
 from aliquot.live.gateway.resources.timelines import TimelineEndpoints
 from aliquot.live.gateway.settings import GatewaySettings
@@ -154,6 +155,7 @@ class Gateway:
             *SecretEndpoints(self._secrets, catalogue).endpoints(),
             *ActivationEndpoints(platform, store, self._responses).endpoints(),
             *TimelineEndpoints(platform, self._history).endpoints(),
+            *OverviewEndpoints(platform).endpoints(),
             *ExecutionEndpoints(platform, store, catalogue, self._metrics, self._responses).endpoints(),
             *GraphEndpoints(platform.workflows, store, catalogue).endpoints(),
             *SessionEndpoints(self.sessions).endpoints(),

@@ -16,20 +16,20 @@ _ANY_V4, _ANY_V6 = "0.0.0.0", "::"  # noqa: S104 - chosen by the operator
 # The loopback address of the other family, by the address that the operator chose.
 _TWIN = {_V4: _V6, "localhost": _V6, _ANY_V4: _V6, _V6: _V4}
 _TWIN_TAKEN = (
-    "--port: {} cannot be listened on: {}; `localhost` is that address for some clients, so the server must have it, "
-    "too: end the program there (`ss -ltnp` names it), or give another port with --port"
+    "{option}: {} cannot be listened on: {}; `localhost` is that address for some clients, so the server must have it, "
+    "too: end the program there (`ss -ltnp` names it), or give another port with {option}"
 )
 _NO_FAMILY = frozenset([errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT])
 
 
-def listen(host: str, port: int) -> list[socket.socket]:
+def listen(host: str, port: int, option: str = "--port") -> list[socket.socket]:
     """Return the listening sockets, that of `host` first. Port 0 takes a free one. Raises `InputError`."""
     for _ in range(MAX_TRIES):
         try:
             first = _listen(host, port)
         except OSError as error:
             raise InputError(
-                f"--port: {_text(host, port)} cannot be listened on: {error.strerror}; give another with --port"
+                f"{option}: {_text(host, port)} cannot be listened on: {error.strerror}; give another with {option}"
             ) from error
         twin, chosen = _TWIN.get(host), first.getsockname()[1]
         if twin is None:
@@ -41,8 +41,8 @@ def listen(host: str, port: int) -> list[socket.socket]:
                 return [first]
             first.close()
             if port:
-                raise InputError(_TWIN_TAKEN.format(_text(twin, port), error.strerror)) from error
-    raise InputError(f"--port: no port is free on both {host} and {_TWIN[host]}; give one with --port")
+                raise InputError(_TWIN_TAKEN.format(_text(twin, port), error.strerror, option=option)) from error
+    raise InputError(f"{option}: no port is free on both {host} and {_TWIN[host]}; give one with {option}")
 
 
 def url_of(listener: socket.socket, *, tls: bool) -> str:

@@ -1,0 +1,1 @@
+"""The console: a web page about the platform, on a port of its own."""

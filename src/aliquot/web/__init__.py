@@ -1,0 +1,1 @@
+"""The files of the console's page, served as they are by `live/console/`."""

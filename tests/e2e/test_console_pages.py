@@ -1,0 +1,212 @@
+"""The console in a real browser: login, every page at two widths and in two themes, keyboard, and hostile contents."""
+
+import json
+import re
+
+import pytest
+from browser import SIZES, BrowserPage, needs_browser, open_browser
+from live_platform import QuickPlatform
+from npm_modules import MODULES
+
+pytestmark = needs_browser
+
+GREET = "def main(args):\n    print('hello')\n    return {'greeting': 'Hello, ' + args.get('name', 'you')}\n"
+MARKUP = "<img src=x onerror=\"document.title='hacked'\"><script>document.title='hacked'</script>\u202e"
+HOSTILE = f"def main(args):\n    print({MARKUP!r})\n    return {{'error': {MARKUP!r}}}\n"
+AXE = MODULES / "axe-core" / "axe.min.js"
+
+
+@pytest.fixture(scope="module")
+def platform(tmp_path_factory):
+    with QuickPlatform(tmp_path_factory.mktemp("pages")) as platform:
+        platform.deploy("greet", GREET)
+        platform.deploy("hostile", HOSTILE)
+        for name in ("greet", "greet", "hostile"):
+            platform.aliquot("invoke", name, code=1 if name == "hostile" else 0)
+        yield platform
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with open_browser() as browser:
+        yield browser
+
+
+def facts(platform):
+    return json.loads((platform.data / "local.json").read_text())
+
+
+def logged_in(platform, browser, *, tenant=True, **look):
+    """Open the console as `aliquot console` does."""
+    shown = BrowserPage(browser, **look)
+    shown.page.goto(platform.aliquot("console", "--no-browser", *(["--tenant"] if tenant else [])).strip())
+    shown.page.wait_for_selector("h1:text('Overview')")
+    return shown
+
+
+def go(shown, hash_, heading):
+    shown.page.evaluate("hash => { location.hash = hash }", hash_)
+    shown.page.wait_for_selector(f"h1:text('{heading}')")
+
+
+def test_a_key_is_typed_and_a_wrong_one_is_told(platform, browser):
+    with BrowserPage(browser) as shown:
+        page = shown.page
+        page.goto(facts(platform)["console"])
+        page.get_by_label("The key of a namespace").fill("00000000-0000-0000-0000-000000000000:wrong")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("[role=alert]:text('this key is not known')")
+        page.get_by_label("The key of a namespace").fill(facts(platform)["key"])
+        page.get_by_role("button", name="Log in").click()
+        page.wait_for_selector("h1:text('Overview')")
+        page.reload()
+        page.wait_for_selector("h1:text('Overview')")
+        page.get_by_role("button", name="Log out").click()
+        page.wait_for_selector("h1:text('Log in')")
+        assert not shown.complaints
+
+
+def test_the_waterfall_of_a_call(platform, browser):
+    with logged_in(platform, browser) as shown:
+        go(shown, "#/activations", "Activations")
+        shown.page.locator("tr", has_text="greet").locator("a[data-row]").first.click()
+        shown.page.wait_for_selector("caption:text('Where it was, and why')")
+        content = shown.page.inner_text("main")
+        assert re.search(r"ran\s+\S+ m?s", content)
+        assert "placed on cpu in sandbox" in content
+        assert '"greeting": "Hello, you"' in content
+        assert "stdout: hello" in content
+        assert not shown.complaints
+
+
+def test_a_function_is_called_from_its_form(platform, browser):
+    with logged_in(platform, browser) as shown:
+        go(shown, "#/functions", "Functions")
+        shown.page.locator("tr", has_text="greet").get_by_role("button", name="Call").click()
+        shown.page.get_by_label("Arguments, as JSON").fill("not JSON")
+        shown.page.locator("form button.main").click()
+        shown.page.wait_for_selector("text=This is not JSON")
+        shown.page.get_by_label("Arguments, as JSON").fill('{"name": "Ann"}')
+        shown.page.locator("form button.main").click()
+        shown.page.wait_for_selector("pre:text('Hello, Ann')")
+        shown.page.get_by_role("link", name="Its call").click()
+        shown.page.wait_for_selector("caption:text('Where it was, and why')")
+        assert not shown.complaints
+
+
+def test_new_calls_appear_by_themselves(platform, browser):
+    with logged_in(platform, browser) as shown:
+        go(shown, "#/activations", "Activations")
+        shown.page.wait_for_selector("a[data-row]")
+        before = shown.page.locator("a[data-row]").count()
+        platform.aliquot("invoke", "greet")
+        shown.page.wait_for_function("count => document.querySelectorAll('a[data-row]').length > count", arg=before)
+        go(shown, "#/activations?failed=1", "Activations")
+        shown.page.wait_for_selector("text=failed ones only")
+        assert "greet" not in shown.page.inner_text("tbody")
+
+
+def test_markup_in_results_and_output_is_text(platform, browser):
+    with logged_in(platform, browser) as shown:
+        go(shown, "#/activations?name=hostile", "Activations")
+        shown.page.locator("a[data-row]").first.click()
+        shown.page.wait_for_selector("caption:text('Where it was, and why')")
+        assert "<script>" in shown.page.inner_text("main")
+        assert "\\u202e" in shown.page.inner_text("main")
+        assert "hacked" not in shown.page.title()
+        assert not shown.page.locator("main img, main script").count()
+        assert not shown.complaints
+
+
+def test_a_page_of_a_tenant_on_the_gateways_port_gets_nothing(platform, browser):
+    """A web action is on the same host, so its page may send requests to the console with the user's cookie."""
+    console = facts(platform)["console"]
+    attack = f"""
+        const seen = [];
+        for (const [path, method] of [["session", "GET"], ["api/v1/observe/overview", "GET"], ["session", "POST"]]) {{
+          try {{
+            const answer = await fetch("{console}" + path, {{method, credentials: "include", mode: "cors"}});
+            seen.push(answer.status);
+          }} catch (error) {{ seen.push("blocked"); }}
+          await fetch("{console}" + path, {{method, credentials: "include", mode: "no-cors"}}).catch(() => 0);
+        }}
+        document.title = "done " + seen.join();
+    """
+    page = f"<!doctype html><script type=module>{attack}</script>"
+    code = f"def main(args):\n    return {{'headers': {{'content-type': 'text/html'}}, 'body': {page!r}}}\n"
+    platform.deploy("page", code, annotations=[{"key": "web-export", "value": True}])
+    with logged_in(platform, browser) as shown:
+        other = shown.context.new_page()
+        other.goto(f"{facts(platform)['url']}/api/v1/web/guest/default/page.http")
+        other.wait_for_function("document.title.startsWith('done')")
+        assert other.title() == "done blocked,blocked,blocked"
+        shown.page.reload()
+        shown.page.wait_for_selector("h1:text('Overview')")  # the session is as before
+
+
+def test_the_keyboard_alone_leads_to_a_call(platform, browser):
+    with logged_in(platform, browser) as shown:
+        page = shown.page
+        page.get_by_role("link", name="Activations").focus()
+        page.keyboard.press("Enter")
+        page.wait_for_selector("a[data-row]")
+        page.keyboard.press("/")
+        assert page.evaluate("document.activeElement.type") == "search"
+        page.keyboard.press("Escape")
+        for key in "jjk":
+            page.keyboard.press(key)
+        page.keyboard.press("Enter")
+        page.wait_for_selector("caption:text('Where it was, and why')")
+
+
+def test_a_restarted_server_is_found_again(tmp_path, browser):
+    with QuickPlatform(tmp_path) as platform:
+        key = platform.create_namespace("stayer")
+        port = facts(platform)["console"].split(":")[2].split("/")[0]
+        with BrowserPage(browser) as shown:
+            shown.page.goto(facts(platform)["console"])
+            shown.page.get_by_label("The key of a namespace").fill(key)
+            shown.page.keyboard.press("Enter")
+            shown.page.wait_for_selector("h1:text('Overview')")
+            platform.stop()
+            shown.page.wait_for_selector("#live:not(:empty)")
+            platform._options = ("--console-port", port)
+            platform.start()
+            shown.page.wait_for_selector("#live:empty", state="attached")
+
+
+@pytest.mark.skipif(not AXE.exists(), reason="axe-core is not installed: npm is needed to check for accessibility")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", SIZES)
+def test_every_page_is_accessible(platform, browser, size, scheme):
+    with logged_in(platform, browser, tenant=False, size=size, scheme=scheme) as shown:
+        for hash_, heading in (
+            ("#/overview", "Overview"),
+            ("#/activations", "Activations"),
+            ("#/functions", "Functions"),
+        ):
+            go(shown, hash_, heading)
+            shown.page.wait_for_selector("table")
+            assert violations(shown) == []
+            overflows = shown.page.evaluate("document.documentElement.scrollWidth > window.innerWidth")
+            assert not overflows, f"{hash_} is wider than the window"
+        go(shown, "#/activations", "Activations")
+        shown.page.locator("a[data-row]").first.click()
+        shown.page.wait_for_selector("caption:text('Where it was, and why')")
+        assert violations(shown) == []
+        shown.page.get_by_role("button", name="Log out").click()
+        shown.page.wait_for_selector("h1:text('Log in')")
+        assert violations(shown) == []
+
+
+def violations(shown):
+    """Return what axe finds wrong. It runs in a world of its own, because the page allows no other scripts."""
+    client = shown.context.new_cdp_session(shown.page)
+    frame = client.send("Page.getFrameTree")["frameTree"]["frame"]["id"]
+    world = client.send("Page.createIsolatedWorld", {"frameId": frame, "worldName": "axe"})["executionContextId"]
+    script = AXE.read_text(encoding="utf-8") + ";axe.run(document).then(found => JSON.stringify(found.violations.map("
+    script += "one => [one.id, one.nodes.map(node => node.html).slice(0, 3)])))"
+    asked = {"expression": script, "contextId": world, "awaitPromise": True, "returnByValue": True}
+    answer = client.send("Runtime.evaluate", asked)
+    client.detach()
+    return json.loads(answer["result"]["value"])
