@@ -36,7 +36,7 @@ class Credential(Struct, frozen=True):
 
 
 class ConsoleSession(Struct, frozen=True):
-    """A login."""
+    """The session of a user who has logged in."""
 
     digest: str  # of its id, which only the browser has
     credential: Credential

@@ -8,7 +8,7 @@ from aliquot.core.errors import InputError
 
 
 class ConsoleSettings(Struct, frozen=True):
-    """Where the console is served. Without a port it takes the one after the gateway's, or a free one."""
+    """The place where the console is served. Without a port it takes the one after the gateway's, or a free one."""
 
     enabled: bool = True
     port: int | None = None
