@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from aliquot.core.device_index import DeviceClass, DeviceGroup, DeviceIndex
 from aliquot.core.interfaces import Eviction
-from aliquot.core.model import DeviceSpec
+from aliquot.core.model import CPU, DeviceSpec
 from aliquot.core.nodes import Node
 from aliquot.core.records import Sandbox, Slice, StopCandidate
 from aliquot.core.tenant_slots import TenantSlots
@@ -22,7 +22,7 @@ class Device:
         "active_slices", "bounded", "default_share", "device_class", "evictable_bytes", "flows", "freed", "group",
         "host", "index", "kept", "kept_bytes", "last_dispatch", "level", "listed", "max_slots", "measured_utilisation",
         "memory_bytes", "memory_order", "node", "plan", "pool_order", "pool_slots", "resident_bytes", "running",
-        "sandboxes", "shares_used", "slots", "spec", "taken", "tenant_slots", "unused",
+        "sandboxes", "shares_used", "sliced", "slots", "spec", "taken", "tenant_slots", "unused",
     )  # fmt: skip
 
     def __init__(
@@ -40,6 +40,7 @@ class Device:
         self.node = node
         self.host = node.host
         self.default_share = 1 / spec.concurrency  # of a function that declares none
+        self.sliced = spec.kind != CPU  # declared shares count there
         self.bounded = spec.memory_bytes is not None  # only then is anything swapped out
         self.memory_bytes: float = inf if spec.memory_bytes is None else spec.memory_bytes
         self.pool_slots = None if spec.memory_bytes is None else pool_slots  # maximum number of sandboxes

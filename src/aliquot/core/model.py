@@ -123,15 +123,15 @@ class FunctionSpec(Struct, frozen=True):
         return 1 if self.share is None or self.share <= 1 else int(self.share)
 
     def share_on(self, device: DeviceSpec) -> float:
-        """Return the share that it takes of this device."""
+        """Return the share that it takes of this device. On kind cpu it takes a slot."""
         share = self.share
-        if not share:
+        if not share or device.kind == CPU:
             return 1 / device.concurrency
         return share if share <= 1 else 1.0
 
     def lanes_on(self, device: DeviceSpec) -> int:
         """Return the number of lanes that each of its calls takes. For a share, lanes are equal parts of the device."""
-        if not self.share:
+        if not self.share or device.kind == CPU:
             return 1
         return max(1, ceil(min(self.share, 1.0) * device.lane_count - SHARE_TOLERANCE))
 

@@ -84,7 +84,7 @@ class Invocation:
         declared, tenant = flow.spec.share, flow.key[0]
         total = 0.0
         for device in () if self.sandbox is None else self.sandbox.devices:
-            share = min(declared, 1.0) if declared else device.default_share
+            share = min(declared, 1.0) if declared and device.sliced else device.default_share
             device.take_slot(share, tenant)
             device.last_dispatch = dispatch
             total += share

@@ -99,6 +99,8 @@ class DeviceView(Protocol):
     @property
     def default_share(self) -> float: ...  # of a function that declares none
     @property
+    def sliced(self) -> bool: ...  # declared shares count there; otherwise each call has a slot
+    @property
     def running(self) -> int: ...
     @property
     def device_class(self) -> DeviceClass: ...
@@ -348,7 +350,7 @@ class View:
         if device.running >= device.slots:
             return False
         share = flow.spec.share
-        needed = min(share, 1.0) if share else device.default_share
+        needed = min(share, 1.0) if share and device.sliced else device.default_share
         if device.shares_used + needed > MAX_SHARES:
             return False
         return device.plan is None or device.plan.permits(flow, self.now)
@@ -386,7 +388,7 @@ class View:
         share = spec.share
         if share is not None or not self.pools_slots:
             for device in sandbox.devices:  # as in `has_slot`, but quicker
-                needed_share = min(share, 1.0) if share else device.default_share
+                needed_share = min(share, 1.0) if share and device.sliced else device.default_share
                 if device.running >= device.slots or device.shares_used + needed_share > MAX_SHARES:
                     return False
         for device in sandbox.devices:

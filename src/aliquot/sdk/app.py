@@ -101,6 +101,8 @@ class App:
         secrets: names of secrets (`aliquot secret create`). The function gets their variables.
         batch: the calls that may run together. The function takes a list of items and returns a list of their results,
             and `f.remote(a)` gives the result of one item.
+        cpu: whether it also runs on the node's CPU, with the same code (ALIQUOT_DEVICE names the device). The platform
+            chooses for each call. `@f.variant("cpu")` goes over another version for the CPU instead.
         pure: whether its result follows from its arguments alone, so that it may run more than once.
         cache_ttl: how long results of a pure function are kept for calls with equal arguments.
         """
@@ -178,8 +180,8 @@ class App:
         if known is not None and not _reloaded(getattr(known, "wrapped", known.raw), raw, self.module):
             raise UsageError(f"app {self.name!r} has a function {raw.__name__!r} already")
 
-    def code(self, wrapped: Callable[..., Any]) -> AppCode:
-        """Read the app's file and the included ones, or in a notebook one function or class and what it uses."""
+    def code(self, *wrapped: Callable[..., Any]) -> AppCode:
+        """Read the app's file and the included ones, or in a notebook a function or class and what it uses."""
         return read_code(self.name, self.module, self._include, wrapped)
 
     @dual

@@ -15,6 +15,7 @@ from aliquot.sdk.needs import FunctionNeeds
 from aliquot.sdk.portable import locate
 from aliquot.sdk.session import current
 from aliquot.sdk.tracebacks import without_own_frames
+from aliquot.sdk.variants import add_variant
 from aliquot.sdk.wire import Operation, pause
 
 if TYPE_CHECKING:
@@ -88,6 +89,7 @@ class Function(Generic[P, R]):
         self.raw = raw  # what the sandbox calls: the undecorated function
         self.wrapped: Callable[..., Any] = raw  # what was decorated
         self.needs = needs
+        self.variants: dict[str, Callable[P, R]] = {}  # by kind of device
         self.name = raw.__name__
         self.action = f"{app.name}.{raw.__name__}"
         self._lock = Lock()
@@ -110,6 +112,14 @@ class Function(Generic[P, R]):
 
     def client(self) -> Client:
         return self.app.client()
+
+    def variant(self, kind: Literal["cpu"], /) -> Callable[[Callable[P, R]], Callable[P, R]]:
+        """Make another function the version of this one for a kind of device: `@f.variant("cpu")`.
+
+        It has the same parameters and a name of its own. Calls of `f` on the platform run either, wherever the platform
+        places them. Here `f(x)` runs `f` itself.
+        """
+        return lambda raw: add_variant(self, kind, raw)
 
     @property
     def remote(self) -> "RemoteCall[P, R]":
@@ -185,7 +195,9 @@ class Function(Generic[P, R]):
         return result
 
     def _deploy(self) -> Operation[Deployment]:
-        return deploy(self.app.name, self.action, self.name, self.app.code(self.wrapped), self.needs)
+        return deploy(
+            self.app.name, self.action, self.name, self.app.code(self.wrapped, *self.variants.values()), self.needs
+        )
 
     def forget_deployment(self) -> None:
         """Deploy the function again before its next call."""

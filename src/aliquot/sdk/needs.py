@@ -25,7 +25,7 @@ _GROUP = "[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}"
 ANNOTATIONS = (
     *("sdk", "sdk-app", "sdk-digest", "imports", "requirements", "gpu-share", "gpu-memory", "gpu-share-limit"),
     *("gpu-memory-limit", "latency-slo-ms", "weight", "datasets", "rerun", "group", "durable"),
-    *("env", "secrets", "exit", "sdk-file", "schedule", "warm", "batch", "pure", "cost-slo", "cache-ttl-ms"),
+    *("env", "secrets", "exit", "sdk-file", "schedule", "warm", "batch", "pure", "cost-slo", "cache-ttl-ms", "cpu"),
 )
 MAX_BATCH = 65_536
 
@@ -55,6 +55,7 @@ class FunctionArguments(TypedDict, total=False):
     pure: bool
     cost_slo: float | None
     cache_ttl: str | float | None
+    cpu: bool
 
 
 class BatchArguments(FunctionArguments, total=False):
@@ -89,6 +90,7 @@ class FunctionNeeds(NamedTuple):
     cost_slo: float | None = None
     cache_ttl_ms: int | None = None
     batch: int | None = None
+    cpu: str | bool = False  # whether it runs on processors, too, or the name of its version for them
 
     def limits(self) -> dict[str, int]:
         return {"timeout": self.timeout_ms, "memory": self.memory_mib}
@@ -116,6 +118,7 @@ class FunctionNeeds(NamedTuple):
             "cost-slo": self.cost_slo,
             "cache-ttl-ms": self.cache_ttl_ms,
             "batch": self.batch,
+            "cpu": self.cpu or None,
         }
         return {key: value for key, value in said.items() if value is not None}
 
@@ -123,6 +126,14 @@ class FunctionNeeds(NamedTuple):
 def check_group(group: object) -> None:
     if group is not None and not re.fullmatch(_GROUP, str(group)):
         raise UsageError(f"group: {group!r} is not a name; it takes letters, digits, '_', '-' and '.', at most 64")
+
+
+def check_cpu(gpu: float | None, group: object, argument: str) -> None:
+    """Refuse a version for the processors of a function that has no share of one GPU, or a group."""
+    if gpu is None or gpu > 1:
+        raise UsageError(f"{argument}: it needs a share of one GPU beside it, such as gpu=0.5, not gpu={gpu!r}")
+    if group is not None:
+        raise UsageError(f"{argument}: a function of a group has one version; leave out group={group!r}")
 
 
 def check_schedule(raw: Callable[..., Any], needs: FunctionNeeds) -> None:
@@ -148,6 +159,8 @@ def read_needs(*, batch: int | None = None, **arguments: Unpack[FunctionArgument
         if name in given and "gpu" not in given:
             raise UsageError(f"{name}: {given[name]!r} needs a GPU; say how much of one, such as gpu=0.25")
     _check_flags(given)
+    if given.get("cpu"):
+        check_cpu(given.get("gpu"), given.get("group"), "cpu")
     check_group(given.get("group"))
     _check_reuse(batch, given)
     needs = FunctionNeeds(
@@ -160,7 +173,7 @@ def read_needs(*, batch: int | None = None, **arguments: Unpack[FunctionArgument
 
 
 def _check_flags(given: dict[str, Any]) -> None:
-    for name in ("calls", "pure"):
+    for name in ("calls", "pure", "cpu"):
         if not isinstance(given.get(name, False), bool):
             raise UsageError(f"{name}: {given[name]!r} does not fit; it takes True or False")
     if "retries" in given and "rerun" in given:
@@ -217,4 +230,5 @@ _READERS: dict[str, tuple[str, Callable[[Any, str], Any]]] = {
     "pure": ("pure", _as_given),
     "cost_slo": ("cost_slo", read_positive),
     "cache_ttl": ("cache_ttl_ms", read_ms),
+    "cpu": ("cpu", _as_given),
 }

@@ -17,9 +17,12 @@ _MAX_CONSTANT_CHARACTERS = 10_000
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
 
-def write_module(app: str, function: Any, module: dict[str, Any]) -> str:  # noqa: ANN401 - a function or a class
-    """Return the text of a file with the function and all that it uses. Raises `UsageError` if that is not possible."""
-    return _ModuleWriter(app, module).write(function)
+def write_module(app: str, functions: tuple[Any, ...], module: dict[str, Any]) -> str:
+    """Return the text of a file with the functions or classes and all that they use.
+
+    Raises `UsageError` if that is not possible.
+    """
+    return _ModuleWriter(app, module).write(functions)
 
 
 class _ModuleWriter:
@@ -28,8 +31,9 @@ class _ModuleWriter:
         self._module = module
         self._written: dict[str, str] = {}  # lines by the name that they define, in the order of their use
 
-    def write(self, function: Any) -> str:  # noqa: ANN401 - see above
-        self._add_source(function.__name__, function)
+    def write(self, functions: tuple[Any, ...]) -> str:
+        for function in functions:
+            self._add_source(function.__name__, function)
         imports = [text for text in self._written.values() if text.startswith(("import ", "from "))]
         rest = [text for text in self._written.values() if text not in imports]
         return "\n".join([*sorted(set(imports)), "", *rest])

@@ -23,8 +23,8 @@ class AppCode(NamedTuple):
     file: str  # the name of the app's file, for tracebacks
 
 
-def read_code(app: str, module: dict[str, Any], include: tuple[str, ...], wrapped: Any) -> AppCode:  # noqa: ANN401
-    """Read the code of the module that made the app. In a notebook it is that of one function or class, `wrapped`."""
+def read_code(app: str, module: dict[str, Any], include: tuple[str, ...], wrapped: tuple[Any, ...]) -> AppCode:
+    """Read the code of the module that made the app. In a notebook it is that of these functions or classes."""
     from hashlib import sha256
 
     path = module.get("__file__")

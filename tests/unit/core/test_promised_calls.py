@@ -109,6 +109,41 @@ def test_of_calls_of_which_nothing_is_known_one_runs_as_a_probe():
     assert of_type(Promise, ask(harness, "y", 5))
 
 
+def test_after_a_cancelled_probe_the_next_call_is_one():
+    harness = make(functions=[function("f", run_s=None, cold_s=0)])
+    ask(harness, "probe", 5)
+    harness.send(InvocationCancelled("probe"))
+    assert not of_type(Reject, ask(harness, "next", 5))
+
+
+def test_a_kind_of_device_that_was_never_tried_gets_a_first_run_beside_the_known_one():
+    harness = make(
+        devices=[device("gpu-1", concurrency=100, memory_bytes=None), device("cpu", kind="cpu", memory_bytes=None)],
+        functions=[function("f", run_s=1, cold_s=0, share=0.5, times_by_kind={"cpu": Times()})],
+    )
+    commands = ask(harness, "first", 50)
+    assert [command.place for command in of_type(StartSandbox, commands)] == [("cpu",)]
+    assert not of_type(Promise, commands)
+    (promise,) = of_type(Promise, ask(harness, "x", 50))
+    assert promise.kinds == ("gpu",)
+    harness.ready(commands)
+    harness.finish("first", at=3)
+    (promise,) = of_type(Promise, ask(harness, "y", 50))
+    assert promise.kinds == ("cpu",)
+
+
+def test_a_share_of_a_gpu_is_a_slot_on_processors():
+    harness = make(
+        devices=[device("cpu", kind="cpu", concurrency=4, memory_bytes=None)],
+        functions=[function("f", share=1, cold_s=0, times_by_kind={"cpu": Times(1)})],
+    )
+    for number in range(4):
+        (promise,) = of_type(Promise, ask(harness, f"a{number}", 1.2))
+        assert promise.kinds == ("cpu",)
+    assert of_type(Reject, ask(harness, "late", 1.2))
+    assert len(of_type(Dispatch, harness.call("f"))) == 0
+
+
 def test_a_plain_call_takes_a_lane_only_if_it_ends_before_the_next_block_must_start():
     harness = make(devices=[device("gpu-1", concurrency=1, memory_bytes=None)])
     warm(harness, 1)

@@ -82,14 +82,18 @@ class Admitter:
         invocation.objective = Objective(due, event.cost_limit, event.late, event.prefer)
         ask = Ask(invocation, flow, now, due, event.cost_limit, event.prefer)
         plan.asked(ask)
+        outlook = outlook_of(flow, now)
+        if outlook.probe not in self._calls.open:
+            outlook.probe = None  # it was cancelled before it ran
         decision = self.policy.arrived(ask, plan, flow.domain.view)
         if isinstance(decision, Refused):
             self._start_ahead(invocation, now)
             self._outbox.append(Reject(invocation.id, decision.reason, decision.refusal))
             return True
+        placement = decision.placement if isinstance(decision, Probe) else None
         if isinstance(decision, Probe):
-            outlook_of(flow, now).probe = invocation.id
-        if decision is None or isinstance(decision, Probe):
+            outlook.probe = invocation.id
+        if decision is None or (isinstance(decision, Probe) and placement is None):
             invocation.objective = None
             return False
         self._calls.open[invocation.id] = invocation
@@ -97,6 +101,9 @@ class Admitter:
         flow.expiry = None
         if isinstance(decision, Promised):
             self._promise(invocation, decision, now)
+        elif placement is not None:
+            invocation.objective = Objective(None, None, event.late, event.prefer)
+            self._put(placement, invocation, now)
         else:
             self.waiting[invocation.id] = None
             for lane in plan.lanes(flow, now):

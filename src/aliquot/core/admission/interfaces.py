@@ -76,6 +76,7 @@ class PlanView(Protocol):
     def lanes(self, flow: FlowView, now: float) -> Sequence[LaneView]: ...  # a few, among many devices
     def place(self, ask: Ask, lane: LaneView, size: int = 1, due: float | None = None) -> PlannedPlace | None: ...
     def join(self, ask: Ask, lane: LaneView) -> PlannedPlace | None: ...
+    def trial(self, ask: Ask, lane: LaneView, seconds: float) -> PlannedPlace | None: ...  # if the lane is idle
     def bound_s(self, flow: FlowView, device: DeviceView, size: int = 1) -> float | None: ...  # None: not known
     def start_s(self, flow: FlowView, device: DeviceView) -> float: ...  # of a new sandbox, at the latest
     def cost(self, flow: FlowView, device: DeviceView, seconds: float, size: int = 1) -> float: ...
@@ -110,6 +111,7 @@ class Probe(Struct, frozen=True, gc=False):
     """Run the call without a promise, to learn how long it takes. There is one probe of a flow at a time."""
 
     reason: str
+    placement: PlannedPlace | None = None  # where it runs; None leaves it to the queueing policy
 
 
 # None leaves the call to the queueing policy, as a plain one.

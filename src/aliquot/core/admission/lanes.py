@@ -305,7 +305,9 @@ class DevicePlan:
 
     def _outside_for(self, flow: "Flow", width: int) -> int:
         """Return the slots outside of lanes that a plain call takes. With a share it takes its part of the lanes."""
-        return 0 if flow.spec.share else max(0, min(width, self.outside - sum(self.outside_used.values())))
+        if flow.spec.share and self.device.sliced:
+            return 0
+        return max(0, min(width, self.outside - sum(self.outside_used.values())))
 
     def occupy(self, sandbox: "Sandbox", now: float) -> None:
         """Count the slots of a plain run. A run that the plan did not permit takes what is left."""

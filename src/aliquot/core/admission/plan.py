@@ -98,6 +98,7 @@ class Plan:
         """Drop the plan of a device that has no blocks."""
         del self.devices[found.device.index]
         found.device.plan = None
+        found.device.note_freed()
         for lane in found.lanes:
             found.kind.unbounded -= lane.occupant is not None and lane.busy_until == inf
             if lane.occupant is not None:  # it may have lanes of other devices, too
@@ -141,6 +142,17 @@ class Plan:
             return None
         ends = first.plan.end_with(lanes, key, due, length_s, max(choice.ready, ask.ready), ask.now)
         return None if ends is None else PlannedPlace(first, lanes, None, size, length_s, choice.ready, ends, cost)
+
+    def trial(self, ask: Ask, lane: LaneView, seconds: float) -> PlannedPlace | None:
+        """Return a place for a call of unknown length in a lane that is idle now, or None."""
+        flow, first = cast("Flow", ask.flow), cast(Lane, lane)
+        choice = choose_sandbox(flow, first, outlook_of(flow, ask.now), ask.now)
+        width = first.plan.width(flow)
+        lanes = first.plan.together(first, width, ask.now, ask.now)
+        if choice is None or len(lanes) < width or any(each.occupant is not None or each.blocks for each in lanes):
+            return None
+        ends = choice.ready + seconds
+        return PlannedPlace(first, lanes, None, 1, seconds, choice.ready, ends, self.cost(flow, first.device, seconds))
 
     def join(self, ask: Ask, lane: LaneView) -> PlannedPlace | None:
         """Return a place in a block that has room and ends in time, or could grow."""
@@ -269,9 +281,7 @@ class Plan:
         return outlook_of(cast("Flow", flow), self.now).runs(device.spec.kind)
 
     def cost(self, flow: FlowView, device: DeviceView, seconds: float, size: int = 1) -> float:
-        share = flow.spec.share
-        part = min(share, 1.0) if share else device.default_share
-        return device.spec.price_s * part * seconds / size
+        return device.spec.price_s * flow.spec.share_on(device.spec) * seconds / size
 
     def may_probe(self, flow: FlowView) -> bool:
         return outlook_of(cast("Flow", flow), self.now).probe is None

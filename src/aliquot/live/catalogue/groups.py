@@ -65,11 +65,13 @@ class FlowFunctions(Struct, frozen=True):
         needs = self.needs()
         if needs.batch > 1 and not needs.gpu_share and not bounds:
             bounds = [os.cpu_count() or 1]  # further runs on the processors would take calls from the batches
+        cold_s = COLD_S.get(actions[0].exec.kind, FORK_S)
+        host_bytes = sum(action.limits.memory for action in actions) * MIB
         return replace(
-            needs.function(self.flow, host_bytes=sum(action.limits.memory for action in actions) * MIB),
+            needs.function(self.flow, host_bytes=host_bytes, cold_s=cold_s),
             instances=min(bounds, default=None),
             runs_ahead=self._runs_ahead(),
-            times=Times(cold_s=COLD_S.get(actions[0].exec.kind, FORK_S)),
+            times=Times(cold_s=cold_s),
         )
 
     def _runs_ahead(self) -> bool:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from aliquot.config import MAX_WEIGHT, MIN_WEIGHT, parse_size
 from aliquot.core.errors import InputError
-from aliquot.core.model import MAX_BATCH, FunctionSpec
+from aliquot.core.model import CPU, MAX_BATCH, FunctionSpec, Times
 from aliquot.core.units import KIB, MIB
 from aliquot.live.catalogue.kernel_graphs import DEFAULT_SHARE, graph_needs
 from aliquot.live.catalogue.names import is_name
@@ -49,6 +49,7 @@ class ActionNeeds(Struct, frozen=True):
     cost_slo: float | None = None
     weight: float = 1
     batch: int = 1
+    cpu: str | None = None  # entry point of its version for the processors, empty for the same one; None without one
     datasets: tuple[str, ...] = ()
     imports: tuple[str, ...] = ()
     requirements: tuple[str, ...] = ()
@@ -70,10 +71,11 @@ class ActionNeeds(Struct, frozen=True):
         """The device memory that it may use: its limit, or its request if it has no limit."""
         return self.gpu_memory_bytes if self.gpu_memory_limit_bytes is None else self.gpu_memory_limit_bytes
 
-    def function(self, name: str, *, host_bytes: int = 0) -> FunctionSpec:
-        """Return the function as the core's record."""
+    def function(self, name: str, *, host_bytes: int = 0, cold_s: float = 0) -> FunctionSpec:
+        """Return the function as the core's record. `cold_s` is the time of a start."""
         return FunctionSpec(
             name,
+            times_by_kind={} if self.cpu is None else {CPU: Times(cold_s=cold_s)},
             memory_bytes=self.gpu_memory_bytes,
             share=self.gpu_share,
             weight=self.weight,
@@ -132,6 +134,10 @@ def _why_no_batches(action: Action, needs: ActionNeeds) -> str:
 def _check(needs: ActionNeeds) -> None:
     if needs.cache_ttl_s is not None and not needs.pure:
         raise InputError("annotation cache-ttl-ms: it needs pure: true beside it, because results are used again")
+    if needs.cpu is not None and (needs.group or not 0 < needs.gpu_share <= 1):
+        raise InputError(
+            "annotation cpu: it is for a function with gpu-share of at most 1 beside it, and without a group"
+        )
     if not needs.gpu_share:
         for name in ("gpu-memory", "gpu-share-limit", "gpu-memory-limit"):
             if getattr(needs, ANNOTATIONS[name].field):
@@ -200,6 +206,13 @@ def _count(value: object) -> object:
 
 def _flag(value: object) -> object:
     return value if isinstance(value, bool) else {"true": True, "false": False}.get(str(value), UNSET)
+
+
+def _cpu(value: object) -> object:
+    flag = _flag(value)
+    if isinstance(flag, bool):
+        return "" if flag else None
+    return value if isinstance(value, str) and _MODULE.fullmatch(value) else UNSET
 
 
 def read_rerun(value: object) -> object:
@@ -271,6 +284,7 @@ ANNOTATIONS = {
     "gpu-memory": _NeedsAnnotation("gpu_memory_bytes", _SIZE, _memory),
     "gpu-share-limit": _NeedsAnnotation("gpu_share_limit", _SHARE, _share_limit),
     "gpu-memory-limit": _NeedsAnnotation("gpu_memory_limit_bytes", _SIZE, _memory),
+    "cpu": _NeedsAnnotation("cpu", "true, false, or the name of the function's version for the processors", _cpu),
     "latency-slo-ms": _NeedsAnnotation("latency_slo_s", "a number of milliseconds above 0", _milliseconds),
     "cost-slo": _NeedsAnnotation("cost_slo", "a number above 0", _number(0, 1e12, above=True)),
     "weight": _NeedsAnnotation(

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from aliquot.core.domain import domain_of
 from aliquot.core.model import DeviceSpec
 from aliquot.live.catalogue.groups import GROUP_PREFIX, FlowFunctions, flow_of, reason_not_deployable
 from aliquot.live.catalogue.resolving import ResolvedAction
@@ -65,7 +66,7 @@ class Flows:
         old = left.replaced or (before.member(function) if before is not None else None)
         self._served[tenant, functions.flow] = functions
         self._flow_of[tenant, function] = functions.flow
-        elsewhere = before is not None and bool(before.spec().share) != bool(functions.spec().share)
+        elsewhere = before is not None and domain_of(before.spec()) != domain_of(functions.spec())
         moved = earlier != functions.flow or elsewhere
         return left._replace(deployed=functions, replaced=old, moved=moved)
 
@@ -81,5 +82,5 @@ class Flows:
         if not rest.members:
             return FlowChange(removed=flow, replaced=old)
         self._served[tenant, flow] = rest
-        elsewhere = bool(before.spec().share) != bool(rest.spec().share)
+        elsewhere = domain_of(before.spec()) != domain_of(rest.spec())
         return FlowChange(shrunk=rest, replaced=old, moved=elsewhere)

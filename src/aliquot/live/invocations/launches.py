@@ -44,11 +44,13 @@ def launch(
     action = first.action
     needs = functions.needs()
     kind, requirements = _environment(functions, action, images)
+    on_cpu = place == (CPU,)
+    share = 0.0 if on_cpu else needs.gpu_share
     platform_env = {
         "__OW_API_HOST": api_host,
         "__OW_NAMESPACE": functions.tenant,
         "ALIQUOT_DEVICE": place_text(place),
-        "ALIQUOT_SHARE": f"{needs.gpu_share:g}",
+        "ALIQUOT_SHARE": f"{share:g}",
         **({"ALIQUOT_DATASETS": DATASETS} if needs.datasets else {}),
     }
     one = member(first, payload, secrets)
@@ -61,7 +63,7 @@ def launch(
         kind=kind,
         code="" if is_group else one.code,
         binary=not is_group and one.binary,
-        main=one.name if is_group else one.main,
+        main=one.name if is_group else (on_cpu and needs.cpu) or one.main,
         env={**platform_env, **(more or {})} if is_group else {**one.env, **platform_env, **(more or {})},
         timeout_ms=action.limits.timeout,
         memory_bytes=sum(resolved.action.limits.memory for resolved in functions.members) * MIB,
@@ -69,8 +71,8 @@ def launch(
         imports=needs.imports,
         requirements=requirements,
         place=place,
-        share=needs.gpu_share,
-        device_bytes=0 if place == (CPU,) else needs.memory_limit_bytes + needs.run_bytes,
+        share=share,
+        device_bytes=0 if on_cpu else needs.memory_limit_bytes + needs.run_bytes,
         sdk=needs.sdk,
         datasets=needs.datasets,
         members=tuple(one if each is first else member(each, secrets=secrets) for each in functions.members)

@@ -21,6 +21,7 @@ from aliquot.core.admission.records import Offer, Prefer, Refusal, RefusalCause
 from aliquot.core.interfaces import Params, RandomSource
 from aliquot.core.view import View
 
+TRIAL_FACTOR = 8.0  # of the bound on other kinds that a first run on one may take
 MIN_RUNS = 8  # before a bound is trusted enough to refuse a call for ever
 
 
@@ -48,6 +49,8 @@ class Reservation(Admission):
                 return Refused(Refusal(RefusalCause.NEVER), "it takes several devices, which are not planned")
             reason = "nothing is known about its run time, and a first call is under way"
             return Refused(Refusal(RefusalCause.UNKNOWN), reason)
+        if len(known) < len(lanes) and (trial := self._trial(ask, plan, lanes, known)) is not None:
+            return trial
         kinds = self._by_kind(ask, plan, known)
         due = ask.due
         found: list[PlannedPlace] = []
@@ -61,6 +64,19 @@ class Reservation(Admission):
             return self._refusal(ask, plan, kinds, due)
         best = min(found, key=lambda placement: _rank(placement, ask))
         return Promised(best, f"ends {best.ends - ask.now:.6g} s after its arrival at the latest")
+
+    def _trial(self, ask: Ask, plan: PlanView, lanes: Iterable[LaneView], known: Iterable[LaneView]) -> Probe | None:
+        """Return a first run on a kind of device that is idle and of which nothing is known, while others are known."""
+        if not plan.may_probe(ask.flow):
+            return None
+        kinds = [lane.device.spec.kind for lane in known]
+        guess_s = TRIAL_FACTOR * max(plan.bound_s(ask.flow, lane.device) or 0 for lane in known)
+        for lane in lanes:
+            place = None if lane.device.spec.kind in kinds else plan.trial(ask, lane, guess_s)
+            if place is not None:
+                reason = f"nothing is known about its run time on kind {lane.device.spec.kind}"
+                return Probe(reason, place)
+        return None
 
     def _by_kind(self, ask: Ask, plan: PlanView, lanes: Iterable[LaneView]) -> list[list[LaneView]]:
         """Return the lanes by kind of device, the cheapest kind first."""

@@ -124,7 +124,8 @@ class EndEstimator:
     def _stretched_run_s(self, flow: FlowView, device: DeviceView) -> float:
         known = flow.run_estimates_s.get(device.spec.kind, flow.run_estimate_s)
         run_s = self._unknown_s if known is None else known
-        if not device.running or flow.spec.share:  # a declared share is guaranteed, whatever else runs there
+        guaranteed = flow.spec.share and device.sliced  # whatever else runs there
+        if not device.running or guaranteed:
             return run_s
         return run_s * self._occupancy.stretch(device, device.running + 1)
 

@@ -64,7 +64,8 @@ def warm_place(view: View, flow: FlowView) -> Placement | None:
 
 
 def packed(view: View, flow: FlowView, places: Sequence[Placement]) -> Placement | None:
-    """Let the packing choose among the placements."""
+    """Let the packing choose among the placements. Accelerators go before the CPU."""
+    places = [place for place in places if place[0].sliced] or places
     if len(places) < 2:  # noqa: PLR2004 - there is no choice
         return places[0] if places else None
     chosen = view.packing.choose(flow, [device for device, _ in places])
