@@ -7,6 +7,7 @@ import pytest
 from live_platform import QuickPlatform
 from pages import DocumentPage
 
+from aliquot.cli.logs import OPENWHISK_REMARK
 from aliquot.testing.waiting import wait_until
 
 PAGE = DocumentPage("how-to/failures.md")
@@ -42,6 +43,7 @@ def test_openwhisks_words_stay_in_the_record(failed, platform):
     assert record["response"]["result"]["error"].startswith("The action did not produce a valid response")
     notes = {pair["key"]: pair["value"] for pair in record["annotations"]}
     assert notes["failure"] == "exited with code 3"
+    assert any(line.endswith(OPENWHISK_REMARK) for line in record["logs"])
 
 
 @pytest.mark.usefixtures("failed")
@@ -52,7 +54,9 @@ def test_failed_and_slow_calls_are_found(platform):
         assert words in listed
     assert "wait" in listed.splitlines()[0]
     assert platform.json(*by_time)[0]["name"] in {"trouble.slow", "trouble.greedy"}
-    assert "error: exited with code 3" in platform.aliquot(*logs)
+    shown = platform.aliquot(*logs)
+    assert "error: exited with code 3" in shown
+    assert OPENWHISK_REMARK not in shown
     assert "dividing 1 by 0" in platform.aliquot(*of_one)
     assert "1 failed" in platform.aliquot(*where)
 

@@ -37,6 +37,7 @@ def test_many_calls_are_made_at_once_and_the_slow_ones_are_found(platform):
     assert len(listed) == 5
     assert all(one["duration"] >= 500 for one in listed)
     assert "squares.square" in platform.aliquot(*why)
+    assert "gpu" not in platform.aliquot("list"), "no column for what no function has"
     process = platform.begin("aliquot", *invoke)
     out, err = process.communicate()
     assert '"value": 49' in out

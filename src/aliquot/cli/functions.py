@@ -1,6 +1,6 @@
 """`aliquot list` and `aliquot delete`: list and delete the functions of a namespace."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -31,15 +31,17 @@ def list_functions(
         return
     said_of_all = [annotations_of(action) for action in actions]
     more = [name for name in ("warm", "schedule") if any(name in said for said in said_of_all)]
-    rows = table("", "function", "kind", ">gpu", ">gpu memory", ">memory", ">timeout", *more, "version", "updated")
+    gpu = any("gpu-share" in said or "gpu-memory" in said for said in said_of_all)
+    rows = table(
+        "", "function", "kind", *((">gpu", ">gpu memory") if gpu else ()), ">memory", ">timeout", *more, "version",
+        "updated",
+    )  # fmt: skip
     for action in actions:
         said, limits = annotations_of(action), action.get("limits", {})
-        gpu_memory = said.get("gpu-memory")
         rows.add_row(
             qualified(action),
             text(said.get("exec")),
-            text(said.get("gpu-share")),
-            size(gpu_memory * MIB) if isinstance(gpu_memory, int) else text(gpu_memory),
+            *((text(said.get("gpu-share")), _memory(said.get("gpu-memory"))) if gpu else ()),
             size(limits.get("memory", 0) * MIB),
             seconds(limits.get("timeout", 0) / 1000),
             *(text(said.get(name)) for name in more),
@@ -47,6 +49,10 @@ def list_functions(
             clock(action.get("updated", 0)),
         )
     show(rows)
+
+
+def _memory(mib: Any) -> str:  # noqa: ANN401 - whatever the annotation holds
+    return size(mib * MIB) if isinstance(mib, int) else text(mib)
 
 
 def delete(

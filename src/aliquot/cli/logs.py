@@ -21,6 +21,8 @@ _POLL_S = 0.5
 # Calls are listed by their start, but appear when they end. Calls that took up to this long are found.
 _LOOK_BACK_MS = 15 * 60_000
 _MAX_LISTED = 200
+# A copy of `MISSING` in live/node/logs.py, which is slow to import. Our own line about the failure follows it.
+OPENWHISK_REMARK = "The action did not initialize or run as expected. Log data might be missing."
 
 
 def logs(
@@ -146,6 +148,7 @@ def _print(record: dict[str, Any], *, as_json: bool) -> None:
         soft_wrap=True,
     )
     for line in record.get("logs", ()):
-        say(f"  {line}")
+        if not line.endswith(OPENWHISK_REMARK):
+            say(f"  {line}")
     if not response.get("success"):
         say(f"  error: {describe_failure(record)}")
