@@ -132,6 +132,10 @@ def test_namespaces_are_the_operators(platform):
     assert platform.json("list", **local) == []
     (lab,) = [one for one in platform.json("namespace", "list") if one["name"] == "lab"]
     assert lab["weight"] == 2
+    said = platform.aliquot("namespace", "set", "lab", "--weight", 3, "--kept-size", "2GiB")
+    assert said == (
+        "lab: weight 3, calls a minute: any number, at once: any number, fires a minute: any number, kept: 2.0 GiB\n"
+    )
     changed = platform.json("namespace", "set", "lab", "--weight", 3, "--concurrent", 5)
     assert (changed["weight"], changed["concurrentInvocations"]) == (3, 5)
     assert platform.json("namespace", "set", "lab", "--concurrent", 0)["concurrentInvocations"] is None
@@ -153,9 +157,9 @@ def test_namespaces_are_the_operators(platform):
         (("invoke", "zebra"), 5, "there is no function zebra; `aliquot list` lists all"),
         (("delete", "zebra", "--yes"), 5, "there is no function zebra"),
         (("logs", "zebra"), 5, "there is no function zebra"),
-        (("logs", "0" * 32), 5, f"activation {'0' * 32}: The requested resource does not exist."),
+        (("logs", "0" * 32), 5, f"activation {'0' * 32}: it does not exist"),
         (("namespace", "set", "nobody", "--weight", "2"), 5, "there is no namespace nobody; there are guest"),
-        (("namespace", "create", "guest"), 6, "namespace guest: namespace guest exists already"),
+        (("namespace", "create", "guest"), 6, "namespace guest exists already"),
         (("namespace", "set", "guest"), 2, "nothing to change; give --weight, --per-minute, --concurrent"),
         (("namespace", "set", "guest", "--weight", "-1"), 6, "weight: it takes a number"),
         (("invoke", "sums.add", "-p", "a"), 2, "--param: 'a' is not of the form name=value"),
@@ -184,6 +188,7 @@ def test_mistakes_are_named_with_what_to_do(deployed, arguments, code, complaint
     (folder / "empty.py").write_text("import aliquot\n")
     error = complaint(deployed.aliquot(*arguments, "--json", code=code))
     assert complaint_ in error["message"]
+    assert not re.match(r"(.+): \1\b", error["message"]), "the thing is named once"
     assert error["exit_code"] == code
 
 

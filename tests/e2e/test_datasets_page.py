@@ -49,8 +49,8 @@ def test_every_line_of_the_page_is_one_that_is_run():
 
 def test_the_first_call_had_to_wait_and_the_last_found_its_files_there(printed):
     first, last = (notes(text) for line, text in printed if line == "aliquot activation get")
-    assert [first[key].strip() for key in ("opened", "prefetched")] == ["{'fetched': 3}", "0 B"]
-    assert [last[key].strip() for key in ("opened", "prefetched", "wasted")] == ["{'prefetched': 3}", "5 MiB", "0 B"]
+    assert [first[key].strip() for key in ("opened", "prefetched")] == ["3 fetched", "0 B"]
+    assert [last[key].strip() for key in ("opened", "prefetched", "wasted")] == ["3 prefetched", "5 MiB", "0 B"]
     assert "lab/config.json: " in last["prefetchReasons"]
 
 

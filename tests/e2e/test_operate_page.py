@@ -84,8 +84,9 @@ def test_now_does_not_wait_for_calls(platform):
 
 
 def test_a_backup_of_a_running_server_is_restored_and_started(platform, tmp_path):
-    accepted = platform.aliquot("invoke", "slow", "-p", "s", "50", "--no-wait").strip()
     done = platform.json("invoke", "slow", "-p", "n", "1")
+    # An accepted call is on the disk before it is acknowledged, and records are written before what comes after them.
+    accepted = platform.aliquot("invoke", "slow", "-p", "s", "50", "--no-wait").strip()
     wait_for_runs(platform, 1)
     assert platform.aliquot(*at(platform, line_of("backup"))).startswith("wrote monday.tar.gz: ")
     restored = tmp_path / "elsewhere" / "data"

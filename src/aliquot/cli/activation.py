@@ -116,6 +116,12 @@ def _annotation(key: str, value: Any) -> str:  # noqa: ANN401 - whatever JSON ho
     """Format an annotation. Times are in milliseconds, and some sizes in bytes."""
     if key.endswith("Time") and isinstance(value, int | float):
         return seconds(value / 1000)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return "\n".join(map(text, value))
+    if key == "opened" and isinstance(value, dict):
+        return ", ".join(f"{number} {state}" for state, number in value.items())
     return size(value) if key in _BYTES and isinstance(value, int) else text(value)
 
 

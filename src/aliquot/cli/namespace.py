@@ -7,7 +7,7 @@ import typer
 
 from aliquot.cli.console import errors, say
 from aliquot.cli.gateway import AsJson, Data, GatewayClient, connect
-from aliquot.cli.results import clock, print_json, show, table, text
+from aliquot.cli.results import clock, print_json, show, size, table, text
 from aliquot.config import parse_size
 from aliquot.core.errors import InputError
 from aliquot.sdk.errors import NotFoundError
@@ -97,10 +97,10 @@ def set_(
         print_json(changed)
     else:
         bounds = [changed[key] for key in ("invocationsPerMinute", "concurrentInvocations", "firesPerMinute")]
-        calls, at_once, fires = ("any number of" if bound is None else str(bound) for bound in bounds)
+        calls, at_once, fires = ("any number" if bound is None else str(bound) for bound in bounds)
         weight_text = text(changed["weight"])
-        rates = f"{calls} calls a minute, {at_once} at once, {fires} fires a minute"
-        kept = "" if changed["keptBytes"] is None else f", {changed['keptBytes']} bytes kept"
+        rates = f"calls a minute: {calls}, at once: {at_once}, fires a minute: {fires}"
+        kept = "" if changed["keptBytes"] is None else f", kept: {size(changed['keptBytes'])}"
         say(f"{name}: weight {weight_text}, {rates}{kept}")
 
 

@@ -19,6 +19,7 @@ from aliquot.sdk.wire import PICKLE, HttpReply
 STATUS = "x-aliquot-status"
 FAILURE = "x-aliquot-failure"
 ACTIVATION = "x-openwhisk-activation-id"
+OPENWHISK_NOT_FOUND = "The requested resource does not exist."
 
 
 def check(reply: HttpReply, what: str) -> HttpReply:
@@ -32,24 +33,31 @@ def error_of(reply: HttpReply, what: str) -> SdkError:
     """Return the error that the status of a reply means."""
     body = reply.json()
     body = body if isinstance(body, dict) else {}
-    text = _text(body) or f"HTTP status {reply.status}"
+    text = _about(what, _text(body) or f"HTTP status {reply.status}")
     transaction = str(body.get("code", ""))
     if isinstance(body.get("refused"), dict):
         refused = body["refused"]
-        return Refused(f"{what}: {text}{_offered(refused)}", refused, status=reply.status, transaction=transaction)
+        return Refused(f"{text}{_offered(refused)}", refused, status=reply.status, transaction=transaction)
     match reply.status:
         case 401:
             return KeyRefusedError(
-                f"{what}: the platform refuses the key: {text} "
+                f"{what}: the platform refuses the key: {_text(body)} "
                 "Is it of this platform? `aliquot namespace rotate-key NAME` makes a new one"
             )
         case 404:
-            return NotFoundError(f"{what}: {text}")
+            return NotFoundError(text)
         case 429 | 503:
-            return BusyError(f"{what}: {text}", status=reply.status, transaction=transaction)
+            return BusyError(text, status=reply.status, transaction=transaction)
         case status if status < 500:  # noqa: PLR2004 - HTTP's own line
-            return RefusedError(f"{what}: {text}", status=status, transaction=transaction)
-    return PlatformError(f"{what}: {text}", activation_id=reply.headers.get(ACTIVATION, ""))
+            return RefusedError(text, status=status, transaction=transaction)
+    return PlatformError(text, activation_id=reply.headers.get(ACTIVATION, ""))
+
+
+def _about(what: str, text: str) -> str:
+    """Put the name of the requested thing before a text, unless the text begins with it."""
+    if text == OPENWHISK_NOT_FOUND:
+        return f"{what}: it does not exist"
+    return text if text.startswith((f"{what} ", f"{what}:")) else f"{what}: {text}"
 
 
 def _offered(refused: Mapping[str, Any]) -> str:
