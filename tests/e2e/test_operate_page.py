@@ -93,6 +93,7 @@ def test_a_backup_of_a_running_server_is_restored_and_started(platform, tmp_path
     said = platform.aliquot(*at(platform, line_of("restore"), "/srv/restored", restored))
     assert f"start it: aliquot up --data {restored}" in said
     with LivePlatform(restored.parent) as other:
+        assert "of an earlier run: 1 accepted call taken up" in other.log.read_text()
         assert other.json("activation", "get", done["activationId"])["response"]["result"] == {"n": 1}
         other.key = platform.key
         with other.client() as client:  # the key of the first server is valid here, too

@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 
 from aliquot.cli.console import output
-from aliquot.cli.results import size
+from aliquot.cli.results import count, size
 from aliquot.config import (
     PACKING_DEFAULT,
     QUEUEING_DEFAULT,
@@ -235,7 +235,7 @@ def _stopping(grace_s: float) -> Callable[[int], None]:
     def tell(running: int) -> None:
         if running:
             calls = "1 call runs" if running == 1 else f"{running} calls run"
-            output.print(f"stopping: {calls}, at most {grace_s:g} s; Ctrl-C ends them", highlight=False)
+            output.print(f"stopping: {calls}, at most {grace_s:g} s; Ctrl-C does not wait", highlight=False)
 
     return tell
 
@@ -264,10 +264,10 @@ def _announce(ready: "Ready", settings: "ServerSettings") -> None:
     for line in ready.missing:
         output.print(f"[yellow]without[/] {escape(line)}", soft_wrap=True)
     if ready.recovered:
-        output.print(f"{ready.recovered} accepted calls of an earlier run are resumed")
+        output.print(f"of an earlier run: {count(ready.recovered, 'accepted call')} taken up", highlight=False)
     if ready.datasets:
         room = size(settings.fabric.cache_bytes)
-        output.print(f"{ready.datasets} datasets; their files may take {room} of disk (--cache-size)")
+        output.print(f"{count(ready.datasets, 'dataset')}; cached files may take {room} of disk (--cache-size)")
     output.print(f"[bold green]aliquot[/] answers on [bold]{ready.url}[/]", soft_wrap=True)
     if ready.console is not None:
         output.print(f"console: [bold]{ready.console}[/] ([bold]aliquot console[/] opens it)", soft_wrap=True)
