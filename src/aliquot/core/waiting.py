@@ -73,7 +73,7 @@ def take_head(flow: Flow) -> Invocation:
 
 
 def put_back(flow: Flow, invocation: Invocation) -> None:
-    """Queue an invocation again that was dispatched and did not run, before those of its flow that arrived later.
+    """Queue an invocation that was dispatched or planned and did not run, before those of its flow that arrived later.
 
     Of several that return at once, the latest is put back first, because the flow may have to hold some of them back.
     """
@@ -83,7 +83,7 @@ def put_back(flow: Flow, invocation: Invocation) -> None:
     for first in (invocation, *reversed(earlier)):
         queue.move_to_end(first.id, last=False)
     append(flow, invocation)  # it keeps its place in the queue
-    if flow.misfit is not None or flow.batches is not None:
+    if flow.misfit is not None or flow.batches is not None or flow.spec.instances is not None:
         hold_back(flow)
         admit(flow)
 

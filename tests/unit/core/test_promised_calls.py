@@ -199,6 +199,21 @@ def test_a_run_that_takes_longer_than_its_bound_breaks_only_promises_that_no_lon
     assert [command.invocation for command in of_type(Dispatch, commands)] == ["loose"]
 
 
+@pytest.mark.parametrize("policy", sorted(QUEUEING))
+def test_a_call_whose_promise_is_broken_goes_before_later_calls_and_all_run(policy):
+    harness = make(devices=[device("gpu-1", concurrency=1, memory_bytes=None)], policy=policy)
+    warm(harness, 1)
+    start = harness.now
+    ask(harness, "slow", 1)
+    ask(harness, "broken", 2.2)
+    harness.call("f")
+    assert of_type(BreakPromise, harness.send(Woke(), at=start + 1.2))
+    commands = harness.finish("slow", at=start + 2)
+    assert [command.invocation for command in of_type(Dispatch, commands)] == ["broken"]
+    commands = harness.finish("broken", at=start + 3)
+    assert [command.invocation for command in of_type(Dispatch, commands)] == ["0"]
+
+
 def test_the_shell_is_woken_when_a_promise_becomes_late():
     harness = make(devices=[device("gpu-1", concurrency=1, memory_bytes=None)])
     warm(harness, 1)

@@ -31,7 +31,7 @@ from aliquot.core.events import EstimatesRestored, Event, InvocationArrived
 from aliquot.core.lifecycle import HOST_WARM, SandboxState
 from aliquot.core.pool import Pool
 from aliquot.core.records import Invocation, Sandbox
-from aliquot.core.waiting import enqueue
+from aliquot.core.waiting import put_back
 
 
 class Admitter:
@@ -346,7 +346,7 @@ class Admitter:
             self._calls.settle(flow, now=now)
         else:
             del flow.promised[invocation.id]
-            enqueue(flow, invocation)
+            put_back(flow, invocation)
 
     # --- calls that wait without a promise --------------------------------------------------------------
 
