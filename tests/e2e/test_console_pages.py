@@ -13,6 +13,7 @@ pytestmark = needs_browser
 GREET = "def main(args):\n    print('hello')\n    return {'greeting': 'Hello, ' + args.get('name', 'you')}\n"
 MARKUP = "<img src=x onerror=\"document.title='hacked'\"><script>document.title='hacked'</script>\u202e"
 HOSTILE = f"def main(args):\n    print({MARKUP!r})\n    return {{'error': {MARKUP!r}}}\n"
+PAGES = {"#/overview": "Overview", "#/activations": "Activations", "#/functions": "Functions", "#/whatif": "What if"}
 AXE = MODULES / "axe-core" / "axe.min.js"
 
 
@@ -175,18 +176,25 @@ def test_a_restarted_server_is_found_again(tmp_path, browser):
             shown.page.wait_for_selector("#live:empty", state="attached")
 
 
+def test_the_operator_asks_what_another_policy_would_have_done(platform, browser):
+    with logged_in(platform, browser, tenant=False) as shown:
+        shown.page.get_by_role("link", name="What if").click()
+        shown.page.get_by_label("Calls of").select_option("600")
+        shown.page.get_by_role("button", name="Simulate").click()
+        shown.page.wait_for_selector("td:text('measured')", timeout=60_000)
+        assert re.search(r"fcfs\s+\S+ m?s", shown.page.inner_text("main"))
+        assert "Simulating the policy that ran gives mean" in shown.page.inner_text("main")
+        assert not shown.complaints
+
+
 @pytest.mark.skipif(not AXE.exists(), reason="axe-core is not installed: npm is needed to check for accessibility")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", SIZES)
 def test_every_page_is_accessible(platform, browser, size, scheme):
     with logged_in(platform, browser, tenant=False, size=size, scheme=scheme) as shown:
-        for hash_, heading in (
-            ("#/overview", "Overview"),
-            ("#/activations", "Activations"),
-            ("#/functions", "Functions"),
-        ):
+        for hash_, heading in PAGES.items():
             go(shown, hash_, heading)
-            shown.page.wait_for_selector("table")
+            shown.page.wait_for_selector("table, form")
             assert violations(shown) == []
             overflows = shown.page.evaluate("document.documentElement.scrollWidth > window.innerWidth")
             assert not overflows, f"{hash_} is wider than the window"

@@ -42,6 +42,7 @@ from aliquot.live.gateway.http.sandbox_connections import SandboxConnections
 from aliquot.live.gateway.invocation.protocol import make_protocol
 from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.history.questions import HistoryQuestions
+from aliquot.live.history.whatif_runs import WhatIfRuns
 from aliquot.live.invocations.metrics import Metrics
 from aliquot.live.invocations.recent_functions import prepare_recent
 from aliquot.live.invocations.recovery import recover_calls
@@ -224,6 +225,7 @@ async def _serve(
             payloads=payloads,
             connections=open_connections,
             history=HistoryQuestions(store, data.path),
+            whatif=WhatIfRuns(store, data.path),
             trials=service.trials,
         )
         console = _make_console(settings, consoles, app, catalogue, store, operator_token)

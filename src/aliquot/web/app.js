@@ -7,9 +7,11 @@ import { functions } from "./functions.js";
 import { login } from "./login.js";
 import { overview } from "./overview.js";
 import { announce, el, put } from "./ui.js";
+import { whatif } from "./whatif.js";
 
-const PAGES = { overview: "Overview", activations: "Activations", functions: "Functions" };
-const VIEWS = { overview, activations, activation, functions };
+const PAGES = { overview: "Overview", activations: "Activations", functions: "Functions", whatif: "What if" };
+const OPERATORS = ["whatif"];
+const VIEWS = { overview, activations, activation, functions, whatif };
 const main = /** @type {HTMLElement} */ (document.getElementById("main"));
 const header = /** @type {HTMLElement} */ (document.getElementById("header"));
 
@@ -25,7 +27,8 @@ function address() {
 function drawHeader() {
   const { session } = api;
   const current = address().name === "activation" ? "activations" : address().name;
-  const links = Object.entries(PAGES).map(([name, title]) =>
+  const pages = Object.entries(PAGES).filter(([name]) => (session && session.operator) || !OPERATORS.includes(name));
+  const links = pages.map(([name, title]) =>
     el("a", { href: `#/${name}`, "aria-current": name === current ? "page" : undefined }, title));
   put(header, el("strong", {}, "Aliquot"), session && el("nav", { "aria-label": "Pages" }, links), session && who(session));
 }

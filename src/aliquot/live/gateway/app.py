@@ -37,12 +37,14 @@ from aliquot.live.gateway.resources.operator import OperatorEndpoints
 from aliquot.live.gateway.resources.overview import OverviewEndpoints
 from aliquot.live.gateway.resources.sessions import SessionEndpoints
 from aliquot.live.gateway.resources.timelines import TimelineEndpoints
+from aliquot.live.gateway.resources.whatif import WhatIfEndpoints
 from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.gateway.web.handler import WebActions, WebRoute
 from aliquot.live.gateway.web.running import WebActionRunner
 from aliquot.live.gateway.web.target import PREFIX as WEB
 from aliquot.live.gateway.web.target import WebTargets
 from aliquot.live.history.questions import HistoryQuestions
+from aliquot.live.history.whatif_runs import WhatIfRuns
 from aliquot.live.invocations.kernel_trials import KernelTrials
 from aliquot.live.invocations.metrics import Metrics
 from aliquot.live.invocations.platform import Platform
@@ -77,6 +79,7 @@ class Gateway:
         payloads: MappingBudget | None = None,
         connections: Connections | None = None,
         history: HistoryQuestions | None = None,
+        whatif: WhatIfRuns | None = None,
         trials: KernelTrials | None = None,
     ) -> None:
         """Put the parts together. Parts that are not given are made here, without buffers shared with sandboxes."""
@@ -103,6 +106,7 @@ class Gateway:
         self._dispatcher = TriggerDispatcher(platform, catalogue, self.rate_limiters, self._metrics)
         self.alarms = AlarmScheduler(store, catalogue, self._dispatcher.fire)
         self._history = history or HistoryQuestions(store, None)
+        self._whatif = whatif or WhatIfRuns(store, None)
         self._operator_token = operator_token
         self._operator_auth = OperatorAuth(operator_token)
         self.request_ids = RequestIds()
@@ -156,6 +160,7 @@ class Gateway:
             *ActivationEndpoints(platform, store, self._responses).endpoints(),
             *TimelineEndpoints(platform, self._history).endpoints(),
             *OverviewEndpoints(platform).endpoints(),
+            *WhatIfEndpoints(self._whatif).endpoints(),
             *ExecutionEndpoints(platform, store, catalogue, self._metrics, self._responses).endpoints(),
             *GraphEndpoints(platform.workflows, store, catalogue).endpoints(),
             *SessionEndpoints(self.sessions).endpoints(),
