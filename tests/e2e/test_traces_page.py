@@ -30,7 +30,9 @@ def test_own_calls_are_simulated(tmp_path):
     section = PAGE.section("Your own calls")
     for name, text in zip(("calls.csv", "functions.csv"), section.blocks("text"), strict=True):
         (tmp_path / name).write_text(text)
-    assert "fair_resident" in run_lines(section, tmp_path)
+    printed = run_lines(section, tmp_path)
+    assert "fair_resident" in printed
+    assert "calls.csv on 1 device, D = 2" in printed
 
 
 @pytest.mark.parametrize("kind", IMPORTERS)

@@ -8,7 +8,7 @@ import typer
 
 from aliquot.cli.console import check_writable, progress, say
 from aliquot.cli.gateway import AsJson, Data, GatewayClient, connect
-from aliquot.cli.results import clock, percent, print_json, show, size, table, text
+from aliquot.cli.results import clock, count, percent, print_json, show, size, table, text
 from aliquot.core.errors import InputError
 from aliquot.sdk.errors import SdkError
 
@@ -34,7 +34,8 @@ def list_(data: Data = None, as_json: AsJson = False) -> None:
     versions = state["versions"]
     if not versions:
         say(
-            f"nothing has been learned yet; aliquot model train learns from the {state['accesses']} accesses in the log"
+            "nothing has been learned yet; aliquot model train learns from the log of "
+            f"{count(state['accesses'], 'access', 'accesses')}"
         )
     else:
         rows = table("", "version", "made", ">sessions", "winner", ">top-1", ">top-5", ">size", "")

@@ -7,6 +7,7 @@ import msgspec
 import typer
 
 from aliquot.cli.console import output, progress, say
+from aliquot.cli.results import count
 from aliquot.core.interfaces import Queueing
 from aliquot.policies.queueing import QUEUEING
 from aliquot.policy_sources import find_policy
@@ -34,7 +35,10 @@ def replay(
     if json:
         say(msgspec.json.encode(done).decode())
     else:
-        say(f"{done.steps} steps in {done.segments} segments: {done.events} events, {done.commands} commands")
+        say(
+            f"{count(done.steps, 'step')} in {count(done.segments, 'segment')}: {count(done.events, 'event')}, "
+            f"{count(done.commands, 'command')}"
+        )
         say(f"policies: {', '.join(done.policies) or 'none'}")
         for segment in done.skipped:
             say(f"segment {segment} was skipped: an older aliquot wrote it, and the start of its run is missing")

@@ -8,6 +8,7 @@ import typer
 from msgspec.structs import replace
 
 from aliquot.assemble import assemble, look_up
+from aliquot.cli.results import count
 from aliquot.config import (
     PACKING_DEFAULT,
     QUEUEING_DEFAULT,
@@ -210,7 +211,7 @@ def simulate(
         known,
         ResultSettings(result_ttl, parse_size(result_cache, "--result-cache")),
     )
-    compare(scenario, runs, outputs, f"{arrivals.name} on {len(all_devices)} devices, D = {concurrency}")
+    compare(scenario, runs, outputs, f"{arrivals.name} on {count(len(all_devices), 'device')}, D = {concurrency}")
 
 
 def _devices(

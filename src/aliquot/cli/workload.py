@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from aliquot.cli.console import check_distinct, check_writable, say
+from aliquot.cli.results import count
 from aliquot.core.errors import InputError
 
 app = typer.Typer(help="Make workloads to simulate, or import real traces.", no_args_is_help=True)
@@ -81,8 +82,8 @@ def make(
     else:
         called = workloads.make_functions(make_functions, seed)
         write_functions(called.values(), functions)
-    count = write_arrivals(workloads.make_arrivals(called, recipe), arrivals)
-    say(f"wrote {count} arrivals of {len(called)} functions to {arrivals}")
+    written = write_arrivals(workloads.make_arrivals(called, recipe), arrivals)
+    say(f"wrote {count(written, 'arrival')} of {count(len(called), 'function')} to {arrivals}")
 
 
 @app.command("readers")
@@ -120,8 +121,9 @@ def readers(
     recipe = made.ReadersSpec(users, rounds, gap, think, parts, part_mib, shuffled, drawn_from, seed)
     write_functions(made.functions().values(), functions)
     write_files(made.files(recipe), files)
-    count = write_arrivals(made.arrivals(recipe), arrivals, reads=True)
-    say(f"wrote {count} calls of {users} users to {arrivals}, and {len(made.files(recipe))} files to {files}")
+    calls = count(write_arrivals(made.arrivals(recipe), arrivals, reads=True), "call")
+    listed = count(len(made.files(recipe)), "file")
+    say(f"wrote {calls} of {count(users, 'user')} to {arrivals}, and {listed} to {files}")
 
 
 # A copy of the names in the table, because importing the table takes a while.
@@ -212,9 +214,9 @@ def import_trace(
     listed = [function for name, function in imported.functions.items() if name in called]
     write_functions(listed, functions)
     write_arrivals(rescale(IMPORTERS[kind](request).arrivals, scale), arrivals)
-    who = f"{len(measured.flows)} flows and {len(measured.tenants)} tenants"
-    say(f"wrote {measured.calls} calls of {who} to {arrivals}")
-    natural = f"natural offered load {measured.load(devices):.6g} on {devices} devices"
+    who = f"{count(len(measured.flows), 'flow')} and {count(len(measured.tenants), 'tenant')}"
+    say(f"wrote {count(measured.calls, 'call')} of {who} to {arrivals}")
+    natural = f"natural offered load {measured.load(devices):.6g} on {count(devices, 'device')}"
     say(f"{natural}; times multiplied by {scale:.6g}")
 
 
