@@ -191,7 +191,7 @@ def test_a_second_server_is_told_who_has_the_file(tmp_path):
             command = [sys.executable, "-c", second, tmp_path]
             done = await asyncio.to_thread(subprocess.run, command, capture_output=True, check=False)
             assert b"in use by another server (process %d)" % os.getpid() in done.stderr
-            assert b"choose another data directory" in done.stderr
+            assert b"choose another data folder" in done.stderr
 
     asyncio.run(scenario())
 
@@ -325,7 +325,7 @@ def test_the_database_of_another_program_is_left_alone(tmp_path):
 
 def test_a_directory_that_cannot_be_written_is_told(tmp_path):
     (tmp_path / "file").write_text("")
-    refuses(tmp_path / "file" / "data", "cannot be made.*choose another data directory")
+    refuses(tmp_path / "file" / "data", "cannot be made.*choose another data folder")
     refuses(Path("/proc/self/x.db"), "cannot be written.*choose another")
 
 

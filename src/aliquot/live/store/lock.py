@@ -26,7 +26,7 @@ class OwnerLock:
             self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise StoreError(
-                f"{database.parent} cannot be written ({error.strerror}); choose another data directory, "
+                f"{database.parent} cannot be written ({error.strerror}); choose another data folder, "
                 "or give this one to this user"
             ) from error
         try:
@@ -43,7 +43,7 @@ class OwnerLock:
             holder = os.pread(self._file, 20, 0).decode(errors="replace").strip() or "?"
             raise StoreError(
                 f"{self._database} is in use by another server (process {holder}); "
-                "stop it, or choose another data directory"
+                "stop it, or choose another data folder"
             ) from error
         # On a full disk the lock holds without the process id of its owner.
         with suppress(OSError):

@@ -144,7 +144,7 @@ def prepare(path: Path) -> Path:
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise StoreError(f"{file.parent} cannot be made ({error.strerror}); choose another data directory") from error
+        raise StoreError(f"{file.parent} cannot be made ({error.strerror}); choose another data folder") from error
     return file
 
 
@@ -215,7 +215,7 @@ def _create(path: Path) -> None:
             _migrate(connection)
         draft.rename(path)
     except OSError as error:
-        raise StoreError(f"{path} cannot be made ({error.strerror}); choose another data directory") from error
+        raise StoreError(f"{path} cannot be made ({error.strerror}); choose another data folder") from error
 
 
 def _check_size(path: Path) -> None:
@@ -252,11 +252,11 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
     if tables and application != APPLICATION_ID:
-        raise StoreError(f"{path} is a database of another program; choose another data directory")
+        raise StoreError(f"{path} is a database of another program; choose another data folder")
     if version > VERSION:
         raise StoreError(
             f"{path} was written by a newer Aliquot (version {version} of the file, this one knows {VERSION}); "
-            "install that one, or choose another data directory"
+            "install that one, or choose another data folder"
         )
     if not tables or not version:
         raise StoreError(f"{path} has no tables: something has emptied it; {_BEGIN_ANEW}")

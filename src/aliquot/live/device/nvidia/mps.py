@@ -31,7 +31,7 @@ class MpsDaemon:
         """Start the daemon, and end one that a killed server left. Blocks. Raises `InputError`."""
         if len(str(self.pipes)) > _MAX_PIPE_PATH_BYTES:
             raise InputError(
-                f"--data: {self.pipes} is too long for the sockets of MPS; give a data directory with a shorter path"
+                f"--data: {self.pipes} is too long for the sockets of MPS; give a data folder with a shorter path"
             )
         for directory in (self.pipes, self.logs):
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
