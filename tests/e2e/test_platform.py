@@ -1,5 +1,6 @@
 """The platform as its users meet it: one real server, each of the things it promises once."""
 
+import json
 import ssl
 import subprocess
 import sys
@@ -156,6 +157,10 @@ def test_https(tmp_path):
             client.put("actions/echo", json=body).raise_for_status()
             big = "x" * 300_000
             assert call(client, "echo", {"big": big}, result="true").json() == {"big": big}
+        console = json.loads((server.data / "local.json").read_text())["console"]
+        page = {"origin": console.removesuffix("/console/"), "sec-fetch-site": "same-origin"}
+        session = httpx.post(f"{console}session", json={"key": server.key}, headers=page, verify=trust)
+        assert "; Secure" in session.headers["set-cookie"]
         with pytest.raises(httpx.TransportError):
             httpx.get(server.url.replace("https", "http"))
 

@@ -91,7 +91,7 @@ class _QuietServer(uvicorn.Server):
 def _config(app: ConsoleApp, tls: tuple[str, str] | None) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http="httptools",
+        http="h11",  # it bounds the size of heads
         ws="none",
         loop="none",
         lifespan="off",
