@@ -1,6 +1,6 @@
 """Requests that are meant to harm, byte by byte, against a real server: refused with a clear answer, or cut off.
 
-Plain and over TLS, on the short way of invocations and on ASGI's.
+Plain, over TLS and through gateway processes, on the short way of invocations and on ASGI's.
 """
 
 import base64
@@ -22,10 +22,10 @@ TRUSTING.check_hostname, TRUSTING.verify_mode = False, ssl.CERT_NONE
 WAYS = {"short": f"POST {INVOKE}", "asgi": "PUT /api/v1/namespaces/_/actions/other"}
 
 
-@pytest.fixture(scope="module", params=["plain", "tls"])
+@pytest.fixture(scope="module", params=["plain", "tls", "gateways"])
 def server(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("hostile")
-    options = []
+    options = ["--gateways", "2"] if request.param == "gateways" else []
     if request.param == "tls":
         certificate, key = folder / "certificate.pem", folder / "key.pem"
         command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]

@@ -1,7 +1,8 @@
 """No short way of a warm call skips a key, a limit, a record or the journal.
 
 The short ways are heads that are remembered, calls that are dispatched without a queue, and calls that are handed to a
-busy sandbox. Callers on kept connections use all of them at once, on a real server.
+busy sandbox. Callers on kept connections use all of them at once, on a real server, which reads HTTP itself or has
+gateway processes for it.
 """
 
 import asyncio
@@ -89,11 +90,11 @@ async def change_limits_and_keys(server, callers):
     assert await callers.call(2) == {401: 2 * CALLERS}
 
 
-@pytest.fixture(scope="module")
-def played(tmp_path_factory):
+@pytest.fixture(scope="module", params=["1", "2"])
+def played(request, tmp_path_factory):
     """Return the data of a server whose callers have used all short ways, and the ids of the calls that were made."""
     data = tmp_path_factory.mktemp("short") / "data"
-    with LiveServer(data) as server:
+    with LiveServer(data, "--gateways", request.param) as server:
         server.deploy("short", "def main(args): return args")
         callers = Callers(server)
 

@@ -4,12 +4,16 @@ import asyncio
 import base64
 import json
 import socket
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import uvicorn
 from gateway_client import gateway
 
 from aliquot.live.gateway.invocation.protocol import make_protocol
+from aliquot.live.gateway.processes.frames import GatewayStart
+from aliquot.live.gateway.processes.gateway_link import GatewayLink
+from aliquot.live.gateway.processes.process import forwarding_protocol
+from aliquot.live.gateway.processes.scheduler_link import SchedulerLink
 from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.testing.waiting import wait_on_loop
 
@@ -47,7 +51,23 @@ class Wire:
         self.writer.close()
 
 
-SERVED = {"fast": True, "keep_alive_s": 5}
+SERVED = {"fast": True, "forwarded": False, "keep_alive_s": 5}
+
+
+@asynccontextmanager
+async def forwarded(app, settings):
+    """Yield the application and the HTTP protocol of a gateway process, which here is a part of this one."""
+    ours, theirs = socket.socketpair()
+    start = GatewayStart(settings, count=1, backlog=128, grace_s=1, certificate=None, certificate_key=None)
+    loop = asyncio.get_running_loop()
+    gateway_end = loop.create_unix_connection(lambda: GatewayLink(app, start), sock=ours)
+    (transport, _), (_, link) = await asyncio.gather(
+        gateway_end, loop.create_unix_connection(SchedulerLink, sock=theirs)
+    )
+    started = await link.start
+    yield link, forwarding_protocol(link, started.settings)
+    transport.close()
+    await link.lost.wait()
 
 
 @asynccontextmanager
@@ -58,13 +78,14 @@ async def served(protocol=lambda bound: bound, **settings):
     """
     trouble = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: trouble.append(context))
-    async with gateway(**settings) as g:
+    async with gateway(**settings) as g, AsyncExitStack() as stack:
+        app, limits = g.app, GatewaySettings(**settings)
+        http = make_protocol(app.invoke, app.request_ids, limits, app.payloads, app.connections)
+        if SERVED["forwarded"]:
+            app, http = await stack.enter_async_context(forwarded(app, limits))
         with socket.create_server(("127.0.0.1", 0)) as listener:
-            http = make_protocol(
-                g.app.invoke, g.app.request_ids, GatewaySettings(**settings), g.app.payloads, g.app.connections
-            )
             config = uvicorn.Config(
-                g.app,
+                app,
                 http=protocol(http) if SERVED["fast"] else "httptools",
                 lifespan="off",
                 log_config=None,

@@ -90,7 +90,7 @@ class Connection:
                 raise ConnectionResetError(f"{method} {path}: the server closed before its answer was whole")
             parser.feed_data(data)
         answer.status = parser.get_status_code()
-        if not parser.should_keep_alive():
+        if answer.headers.get("connection") == "close":  # the parser forgets it with the end of the message
             self.close()
         return answer
 

@@ -42,6 +42,15 @@ def up(
     console_url: Annotated[
         str | None, typer.Option(help="The address of the console for browsers, if a proxy is in front of it.")
     ] = None,
+    gateways: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            max=64,
+            envvar="ALIQUOT_GATEWAYS",
+            help="The processes that read HTTP, for machines with many cores. 1: the server itself.",
+        ),
+    ] = 1,
     devices: Annotated[
         str,
         typer.Option(
@@ -218,6 +227,7 @@ def up(
             result_cache_bytes=parse_size(result_cache, "--result-cache"),
             usage_bytes=check_size(parse_size(usage_size, "--usage-size"), "--usage-size"),
             gateway=parse_limits(limit, "--limit"),
+            gateways=gateways,
             images=tuple(parse_image(text) for text in image),
             python=_read_python(python),
             egress=parse_egress(egress, "--egress"),

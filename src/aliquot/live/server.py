@@ -3,16 +3,14 @@
 import asyncio
 import json
 import os
-import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from shutil import which
-from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 import uvicorn
@@ -36,9 +34,10 @@ from aliquot.live.device.service_cpu import ServiceCpu
 from aliquot.live.expressions.workers import ExpressionWorkers
 from aliquot.live.gateway.app import Gateway
 from aliquot.live.gateway.entities.kinds import check_image
+from aliquot.live.gateway.http.accepted_connections import AcceptedConnections
 from aliquot.live.gateway.http.connections import Connections
 from aliquot.live.gateway.http.listeners import listen, url_of
-from aliquot.live.gateway.http.sandbox_connections import SandboxConnections
+from aliquot.live.gateway.http.server import HttpServer, make_config
 from aliquot.live.gateway.invocation.protocol import make_protocol
 from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.history.questions import HistoryQuestions
@@ -67,6 +66,9 @@ from aliquot.live.store.pruning import keep_pruned
 from aliquot.live.store.sqlite import SqliteStore
 from aliquot.live.usage.file import UsageFile
 from aliquot.malloc import use_one_heap
+
+if TYPE_CHECKING:
+    from aliquot.live.gateway.processes.supervisor import GatewayProcesses
 
 log = structlog.get_logger("aliquot.server")
 
@@ -115,6 +117,19 @@ def serve(settings: ServerSettings, reports: ServerReports, probe: IsolationProb
         data.release()
 
 
+async def _open_store(settings: ServerSettings, data: DataDirectory) -> SqliteStore:
+    limits = settings.gateway
+    try:
+        return await SqliteStore.open(
+            data.database,
+            max_backlog_bytes=limits.unwritten_bytes,
+            max_kept_bytes=limits.kept_bytes,
+            reserve_bytes=limits.disk_reserve_bytes,
+        )
+    except StoreError as error:
+        raise InputError(f"--data: {error}") from error
+
+
 async def _load(catalogue: Catalogue, service: Service) -> None:
     """Deploy the functions of the store, and restore what is known about their run times."""
     await catalogue.load()
@@ -130,19 +145,11 @@ async def _serve(
     reports: ServerReports,
     probe: IsolationProbe,
 ) -> None:
-    try:
-        store = await SqliteStore.open(
-            data.database,
-            max_backlog_bytes=settings.gateway.unwritten_bytes,
-            max_kept_bytes=settings.gateway.kept_bytes,
-            reserve_bytes=settings.gateway.disk_reserve_bytes,
-        )
-    except StoreError as error:
-        raise InputError(f"--data: {error}") from error
+    store = await _open_store(settings, data)
     json_checker = JsonChecker()
     services = ServiceCpu(tag_of(data.path))
     fabric = Fabric(store, settings.fabric, partial(services.place, "storage"))
-    connections = SandboxConnections()
+    connections = AcceptedConnections()
     node = LocalNode(
         data.path,
         settings.devices,
@@ -229,12 +236,14 @@ async def _serve(
             trials=service.trials,
         )
         console = _make_console(settings, consoles, app, catalogue, store, operator_token)
+        # In a thread, because the kernel takes 8 to 15 ms to move a process.
+        placing = asyncio.create_task(asyncio.to_thread(services.place_server, usable=node.isolation.cgroups))
+        gateways = await _start_gateways(settings, app, gateway_settings, listeners, placing)
         chores: list[asyncio.Task[Any]] = [
+            placing,
             asyncio.create_task(keep_pruned(store, settings.retention, lambda: _weights_of(catalogue))),
             asyncio.create_task(sessions.keep()),
             asyncio.create_task(prepare_recent(service, store, catalogue, now_ms=now_ms())),
-            # In a thread, because the kernel takes 8 to 15 ms to move a process.
-            asyncio.create_task(asyncio.to_thread(services.place_server, usable=node.isolation.cgroups)),
         ]
 
         def started() -> None:
@@ -252,9 +261,10 @@ async def _serve(
             if settings.ready_file is not None:
                 write_private(settings.ready_file, json.dumps(public))
 
-        server = _Server(
+        server = HttpServer(
             *(_uvicorn_config(settings, app, gateway_settings), connections, started),
             on_stopping=lambda: reports.stopping(service.running_calls()),
+            gateways=gateways,
         )
         async with _beside(app, console):
             await server.serve(sockets=listeners)
@@ -262,6 +272,7 @@ async def _serve(
             chore.cancel()
         await _drain(service, composer, settings.grace_s, server.forced)
         await sessions.close()
+        await _close_gateways(gateways)
     finally:
         await composer.workflows.expressions.stop()
         await service.stop()
@@ -326,63 +337,35 @@ async def _first_key(catalogue: Catalogue) -> tuple[str, str, bool]:
     return name, catalogue.ephemeral_keys.issue(name), False
 
 
-class _Server(uvicorn.Server):
-    """A uvicorn server that reports when it answers, and leaves signals and the end of the process to us."""
-
-    def __init__(
-        self,
-        config: uvicorn.Config,
-        connections: SandboxConnections,
-        on_started: Callable[[], None],
-        on_stopping: Callable[[], None],
-    ) -> None:
-        super().__init__(config)
-        self._connections = connections
-        self._on_started = on_started
-        self._on_stopping = on_stopping
-        self.forced = asyncio.Event()  # set by a second signal
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self.handle_exit, number, None)
-        yield
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        super().handle_exit(sig, frame)
-        if self.force_exit:
-            self.forced.set()
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self._connections.serve(self.config, self.server_state)
-        self._on_started()
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._on_stopping()
-        self._connections.close()
-        await super().shutdown(sockets)
-
-
 def _uvicorn_config(settings: ServerSettings, app: Gateway, gateway_settings: GatewaySettings) -> uvicorn.Config:
-    tls = settings.tls
     protocol = make_protocol(app.invoke, app.request_ids, gateway_settings, app.payloads, app.connections)
-    return uvicorn.Config(
-        app,
-        http=protocol,
-        ws="none",
-        loop="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        backlog=app.connections.backlog,
-        server_header=False,
-        date_header=False,
-        timeout_graceful_shutdown=int(settings.grace_s),
-        ssl_certfile=tls.certificate if tls else None,
-        ssl_keyfile=tls.key if tls else None,
-    )
+    tls = (None, None) if settings.tls is None else (settings.tls.certificate, settings.tls.key)
+    return make_config(app, protocol, app.connections.backlog, settings.grace_s, *tls)
+
+
+async def _start_gateways(
+    settings: ServerSettings,
+    app: Gateway,
+    gateway_settings: GatewaySettings,
+    listeners: list[socket.socket],
+    placing: asyncio.Task[None],
+) -> "GatewayProcesses | None":
+    """Start the gateway processes, or return None if this process is the gateway."""
+    if settings.gateways == 1:
+        return None
+    from aliquot.live.gateway.processes.frames import GatewayStart  # noqa: PLC0415 - most servers have none
+    from aliquot.live.gateway.processes.supervisor import GatewayProcesses  # noqa: PLC0415
+
+    await placing  # its children are in its CPU group
+
+    tls = (None, None) if settings.tls is None else (str(settings.tls.certificate), str(settings.tls.key))
+    start = GatewayStart(gateway_settings, settings.gateways, app.connections.backlog, settings.grace_s, *tls)
+    return GatewayProcesses(app, start, listeners)
+
+
+async def _close_gateways(gateways: "GatewayProcesses | None") -> None:
+    if gateways is not None:
+        await gateways.close()
 
 
 def _relay_settings(settings: ServerSettings, listener: socket.socket) -> RelaySettings:

@@ -59,6 +59,7 @@ class ServerSettings(Struct, frozen=True):
     fabric: FabricSettings = FabricSettings()
     session_idle_s: float = SessionSettings().idle_s
     gateway: GatewaySettings = GatewaySettings()
+    gateways: int = 1  # processes that read HTTP; 1: the server itself
     python: Path | None = None  # the interpreter of functions without requirements; None: the environment of their kind
     egress: EgressPolicy = EgressPolicy()  # which destinations functions can reach
 

@@ -120,6 +120,7 @@ async def test_a_refusal_says_why_and_what_would_be_accepted():
         assert 'aliquot_promises_total{action="echo",cause="deadline",end="refused",namespace="guest"} 2.0' in page
 
 
+@pytest.mark.usefixtures("_with_and_without_a_gateway_process")
 @on_a_loop
 async def test_limits_are_part_of_a_head_that_is_not_parsed_again():
     """The short way keeps the limits of each head apart."""

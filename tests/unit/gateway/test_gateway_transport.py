@@ -16,10 +16,11 @@ from aliquot.testing.waiting import wait_on_loop
 BLOCKING = f"{ACTIONS}/echo?blocking=true&result=true"
 
 
-@pytest.fixture(params=["uvicorn", "fast"], autouse=True)
+@pytest.fixture(params=["uvicorn", "fast", "forwarded"], autouse=True)
 def protocol(request, monkeypatch):
-    """Run each test with the fast path and with ASGI."""
-    monkeypatch.setitem(SERVED, "fast", request.param == "fast")
+    """Run each test with ASGI, with the fast path, and with a gateway process before it."""
+    monkeypatch.setitem(SERVED, "fast", request.param != "uvicorn")
+    monkeypatch.setitem(SERVED, "forwarded", request.param == "forwarded")
 
 
 @on_a_loop

@@ -7,28 +7,29 @@ that arrives before the previous one is answered.
 
 import asyncio
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from aliquot.budgets import BudgetError, MappingBudget
 from aliquot.live.bodies.large import IncomingBody
 from aliquot.live.gateway.http.asgi import SESSION_HEADER, RequestIds
-from aliquot.live.gateway.http.connections import SCOPE_KEY, Connections
+from aliquot.live.gateway.http.connections import SCOPE_KEY, Connection
 from aliquot.live.gateway.http.deadlines import Deadlines
 from aliquot.live.gateway.http.events import wants_events
 from aliquot.live.gateway.http.guard import DiscardedTrailers, GuardedProtocol
 from aliquot.live.gateway.http.limits import COST_HEADER, DEADLINE_HEADER, limit_headers
+from aliquot.live.gateway.http.query import InvokeOptions
 from aliquot.live.gateway.http.refusal import CLOSE, SLOW, Refusal
 from aliquot.live.gateway.http.responses import CORS, Body, Headers, pieces_of, size_of
 from aliquot.live.gateway.invocation.exchange import Exchange
 from aliquot.live.gateway.invocation.fast_cycle import FastCycle
 from aliquot.live.gateway.invocation.heads import MAX_HEAD_BYTES, KnownHead, KnownHeads
-from aliquot.live.gateway.invocation.invoke import PREFIX, InvokeHandler, is_invocation
+from aliquot.live.gateway.invocation.invoke import PREFIX, is_invocation
 from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.store.ids import Ids
 
-_TAIL = b"".join(b"%b: %b\r\n" % pair for pair in CORS) + b"content-length: %d\r\n\r\n"
+RESPONSE_TAIL = b"".join(b"%b: %b\r\n" % pair for pair in CORS) + b"content-length: %d\r\n\r\n"
 _USUAL_HEADERS = 3  # of a result: its type, the request's id and the activation's id
 _USUAL_HEAD = b"%b" + _USUAL_HEADERS * b"%b: %b\r\n"
 _JOINED_BYTES = 65_536  # a body up to this size is copied behind its head, for a single write
@@ -38,13 +39,30 @@ _ONCE = frozenset([
 _UNUSUAL = frozenset([SESSION_HEADER, b"accept", b"expect", b"transfer-encoding", b"upgrade"])
 
 
+class Invocations(Protocol):
+    """Handles invocations for the protocol: `InvokeHandler`, or in a gateway process its connection to that."""
+
+    def check_head(self, exchange: Exchange) -> str: ...
+    def know(self, exchange: Exchange, size: int, length: int) -> KnownHead | None: ...
+    def recall(self, head: KnownHead) -> Any: ...  # noqa: ANN401 - of the caller, for `handle_of`
+    def handle(self, exchange: Exchange) -> None: ...
+    def handle_of(self, principal: Any, exchange: Exchange, options: InvokeOptions | None = None) -> None: ...  # noqa: ANN401
+
+
+class OpenConnections(Protocol):
+    """Counts connections: `Connections`, or in a gateway process its connection to that."""
+
+    def opened(self, connection: Connection) -> None: ...
+    def closed(self, connection: Connection) -> None: ...
+
+
 class GatewayProtocol(GuardedProtocol):
     """The HTTP protocol of one connection."""
 
     arrived: ClassVar[IncomingBody]  # stands for a body that came with its head
     heads: ClassVar[KnownHeads]
-    invoke: ClassVar[InvokeHandler]
-    open_connections: ClassVar[Connections]
+    invoke: ClassVar[Invocations]
+    open_connections: ClassVar[OpenConnections]
     payloads: ClassVar[MappingBudget]
     request_ids: ClassVar[RequestIds]
     slow: ClassVar[Deadlines["GatewayProtocol"]]
@@ -245,14 +263,14 @@ class GatewayProtocol(GuardedProtocol):
         else:
             head = STATUS_LINE[status] + b"".join([b"%b: %b\r\n" % pair for pair in headers])
         if not isinstance(body, bytes):
-            self.transport.write(head + _TAIL % size_of(body))
+            self.transport.write(head + RESPONSE_TAIL % size_of(body))
             self._sending, self._outgoing = cycle, pieces_of(body)
             self._send_more()
             return
         if len(body) <= _JOINED_BYTES:
-            self.transport.write(head + _TAIL % len(body) + body)
+            self.transport.write(head + RESPONSE_TAIL % len(body) + body)
         else:
-            self.transport.writelines((head, _TAIL % len(body), body))
+            self.transport.writelines((head, RESPONSE_TAIL % len(body), body))
         self._end_response(cycle)
 
     def _end_response(self, cycle: FastCycle) -> None:
@@ -331,11 +349,12 @@ class GatewayProtocol(GuardedProtocol):
 
 
 def make_protocol(
-    invoke: InvokeHandler,
+    invoke: Invocations,
     request_ids: RequestIds,
     settings: GatewaySettings,
     payloads: MappingBudget,
-    connections: Connections,
+    connections: OpenConnections,
+    base: type[GatewayProtocol] = GatewayProtocol,
 ) -> type[asyncio.Protocol]:
     """Return the protocol class for one gateway. uvicorn makes an instance for every connection."""
     bound = {
@@ -351,4 +370,4 @@ def make_protocol(
         "stalled": Deadlines(settings.answer_s, GatewayProtocol.does_not_read),
         "slow": Deadlines(settings.body_s, GatewayProtocol.too_slow),
     }
-    return type("BoundProtocol", (GatewayProtocol,), bound)
+    return type("BoundProtocol", (base,), bound)

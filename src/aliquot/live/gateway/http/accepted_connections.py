@@ -1,4 +1,8 @@
-"""Connections of functions to the API. They were accepted in the functions' own network namespaces (`node.network`)."""
+"""Connections that others have accepted for the gateway.
+
+Those of functions to the API were accepted in the functions' own network namespaces (`node.network`). A gateway process
+accepts its own (`processes/accepting.py`).
+"""
 
 import asyncio
 import socket
@@ -10,7 +14,7 @@ from uvicorn.server import ServerState
 MAX_WAITING = 1024  # connections that come before the gateway serves
 
 
-class SandboxConnections:
+class AcceptedConnections:
     """Gives connections to the gateway's HTTP protocol, as if they had come through its listening socket."""
 
     def __init__(self) -> None:
@@ -18,6 +22,11 @@ class SandboxConnections:
         self._server: tuple[uvicorn.Config, ServerState] | None = None
         self._closed = False
         self._tasks: set[asyncio.Task[Any]] = set()
+
+    @property
+    def starting(self) -> int:
+        """The number of connections whose protocol has not begun yet."""
+        return len(self._tasks)
 
     def put(self, connection: socket.socket) -> None:
         """Serve a connection, or keep it until the gateway serves."""
@@ -57,4 +66,4 @@ class SandboxConnections:
     def _started(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # a failed handshake is the function's own loss
+            task.exception()  # a failed handshake is the client's own loss
