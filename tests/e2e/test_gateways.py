@@ -15,7 +15,7 @@ import httpx
 import psutil
 import pytest
 from awaiting import wait_for_record, wait_until_busy
-from load_clients import API, EVENTS, ID, Load
+from load_clients import API, EVENTS, ID, connection_to
 
 from aliquot.live.invocations.journal.replay import replay_file
 from aliquot.testing.server import LiveServer, alive
@@ -63,7 +63,7 @@ def clients_of(process, server):
 
 
 def connections(server, count=MANY):
-    return [Load(server, [], None).connection() for _ in range(count)]
+    return [connection_to(server, kept=True) for _ in range(count)]
 
 
 async def connected_to_both(server):

@@ -6,13 +6,12 @@ gateway processes for it.
 """
 
 import asyncio
-import base64
 import sqlite3
 from collections import Counter
 from contextlib import closing
 
 import pytest
-from load_clients import API, ID, Connection
+from load_clients import API, ID, connection_to
 
 from aliquot.core.commands import Dispatch, Run, RunNext
 from aliquot.live.invocations.journal.format import read_step
@@ -29,9 +28,7 @@ class Callers:
     """Callers that send the same head again and again, each on a connection of its own."""
 
     def __init__(self, server):
-        host, port = server.url.removeprefix("http://").split(":")
-        authorization = "Basic " + base64.b64encode(server.key.encode()).decode()
-        self.connections = [Connection(host, int(port), authorization) for _ in range(CALLERS)]
+        self.connections = [connection_to(server, kept=True) for _ in range(CALLERS)]
         self.ids = []  # of the calls that were made
 
     async def call(self, calls=CALLS):

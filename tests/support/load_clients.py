@@ -73,10 +73,11 @@ class Answer:
 
 
 class Connection:
-    """One HTTP connection, opened when needed and kept."""
+    """One HTTP connection, opened when needed. It is closed after each answer unless it is `kept`."""
 
-    def __init__(self, host, port, authorization):
+    def __init__(self, host, port, authorization, *, kept=False):
         self._where = (host, port)
+        self._kept = kept
         self._authorization = authorization
         self._reader = self._writer = None
 
@@ -90,7 +91,7 @@ class Connection:
                 raise ConnectionResetError(f"{method} {path}: the server closed before its answer was whole")
             parser.feed_data(data)
         answer.status = parser.get_status_code()
-        if answer.headers.get("connection") == "close":  # the parser forgets it with the end of the message
+        if not self._kept or answer.headers.get("connection") == "close":
             self.close()
         return answer
 
@@ -117,6 +118,13 @@ class Connection:
             self._reader = self._writer = None
 
 
+def connection_to(server, *, kept=False):
+    """Return a connection with the key of the server's first namespace."""
+    host, port = server.url.removeprefix("http://").split(":")
+    authorization = "Basic " + base64.b64encode(server.key.encode()).decode()
+    return Connection(host, int(port), authorization, kept=kept)
+
+
 class Load:
     """Many clients at once on one server, for a while. What was acknowledged is kept by activation id."""
 
@@ -129,8 +137,7 @@ class Load:
         self._stop = False
 
     def connection(self):
-        host, port = self.server.url.removeprefix("http://").split(":")
-        return Connection(host, int(port), "Basic " + base64.b64encode(self.server.key.encode()).decode())
+        return connection_to(self.server)
 
     async def run(self, clients, seconds):
         self._stop = False
