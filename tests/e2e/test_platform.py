@@ -1,6 +1,7 @@
 """The platform as its users meet it: one real server, each of the things it promises once."""
 
 import json
+import os
 import ssl
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import msgspec
 import pytest
+from command_line import aliquot_process
 
 from aliquot.live.invocations.journal.replay import replay_file
 from aliquot.testing.server import LiveServer, alive
@@ -157,6 +159,11 @@ def test_https(tmp_path):
             client.put("actions/echo", json=body).raise_for_status()
             big = "x" * 300_000
             assert call(client, "echo", {"big": big}, result="true").json() == {"big": big}
+        trusting = {"ALIQUOT_DATA": str(server.data), "SSL_CERT_FILE": str(certificate)}
+        assert "echo" in aliquot_process("list", cwd=tmp_path, **trusting)
+        doubting = aliquot_process("list", cwd=tmp_path, code=3, **{**trusting, "SSL_CERT_FILE": os.devnull})
+        assert "is not trusted" in doubting
+        assert "set SSL_CERT_FILE to the file of the certificate" in doubting
         console = json.loads((server.data / "local.json").read_text())["console"]
         page = {"origin": console.removesuffix("/console/"), "sec-fetch-site": "same-origin"}
         session = httpx.post(f"{console}session", json={"key": server.key}, headers=page, verify=trust)

@@ -220,6 +220,11 @@ def _explained(error: "TransportError", server: ServerAddress, request: HttpRequ
 
     if isinstance(error, NoConnectionError):
         found = f" (from {server.origin})" if server.origin else ""
+        if "CERTIFICATE_VERIFY_FAILED" in str(error):
+            return NoServerError(
+                f"the certificate of {server.url}{found} is not trusted: {error}; set SSL_CERT_FILE to the file of the "
+                "certificate, or of the authority that signed it, and use an address that the certificate names"
+            )
         return NoServerError(f"no platform answers at {server.url}{found}: {error}; {START_ONE}")
     lost = f"the connection to {server.url} was lost ({error})"
     if isinstance(error, NoAnswerError):
