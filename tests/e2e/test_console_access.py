@@ -114,8 +114,7 @@ def test_a_tenant_gets_neither_the_operators_routes_nor_other_namespaces(tenant,
     platform.create_namespace("stranger")
     assert tenant.send("GET", "/console/operator/v1/status").status == 403
     assert tenant.send("GET", "/console/api/v1/namespaces/stranger/actions").status == 403
-    own = tenant.send("GET", "/console/api/v1/namespaces/_/actions", X_Aliquot_Namespace="stranger")
-    assert own.status == 200  # the header is the operator's: it changes nothing
+    assert tenant.send("GET", "/console/as/stranger/api/v1/namespaces/_/actions").status == 403
     seen = tenant.send("GET", "/console/api/v1/observe/overview").json()
     assert not {"tenants", "pid"} & set(seen)
     assert all("tenant" not in flow for flow in seen["flows"])
@@ -124,9 +123,10 @@ def test_a_tenant_gets_neither_the_operators_routes_nor_other_namespaces(tenant,
 def test_the_operator_sees_all_and_chooses_a_namespace(operator):
     assert operator.send("GET", "/console/operator/v1/status").status == 200
     assert "guest" in operator.send("GET", "/console/session").json()["namespaces"]
-    listed = operator.send("GET", "/console/api/v1/namespaces/_/actions", X_Aliquot_Namespace="guest")
-    assert listed.status == 200
-    assert operator.send("GET", "/console/api/v1/namespaces/_/actions", X_Aliquot_Namespace="nobody").status == 403
+    assert operator.send("GET", "/console/as/guest/api/v1/namespaces/_/actions").status == 200
+    assert operator.send("GET", "/console/as/nobody/api/v1/namespaces/_/actions").status == 403
+    assert operator.send("GET", "/console/api/v1/namespaces/_/actions").status == 403
+    assert operator.send("GET", "/console/as/guest/operator/v1/status").status == 403
 
 
 @pytest.mark.parametrize(
@@ -135,6 +135,9 @@ def test_the_operator_sees_all_and_chooses_a_namespace(operator):
         "/console/api/v1/web/guest/default/page",
         "/console/metrics",
         "/console/..%2fapi/v1/web/x",
+        "/console/as/guest/api/v1/web/guest/default/page",
+        "/console/as/gu%65st/api/v1/observe/overview",
+        "/console/as//api/v1/web/x",
         "/console%2fapi/v1/observe/overview",
         "/console/api/v1/%77eb/guest/default/page",
         "/api/v1/observe/overview",

@@ -13,7 +13,13 @@ pytestmark = needs_browser
 GREET = "def main(args):\n    print('hello')\n    return {'greeting': 'Hello, ' + args.get('name', 'you')}\n"
 MARKUP = "<img src=x onerror=\"document.title='hacked'\"><script>document.title='hacked'</script>\u202e"
 HOSTILE = f"def main(args):\n    print({MARKUP!r})\n    return {{'error': {MARKUP!r}}}\n"
-PAGES = {"#/overview": "Overview", "#/activations": "Activations", "#/functions": "Functions", "#/whatif": "What if"}
+PAGES = {
+    "#/overview": "Overview",
+    "#/activations": "Activations",
+    "#/functions": "Functions",
+    "#/workflows": "Workflows",
+    "#/whatif": "What if",
+}
 AXE = MODULES / "axe-core" / "axe.min.js"
 
 
@@ -176,6 +182,22 @@ def test_a_restarted_server_is_found_again(tmp_path, browser):
             shown.page.wait_for_selector("#live:empty", state="attached")
 
 
+def test_an_execution_of_a_workflow_is_drawn(platform, browser):
+    definition = {"StartAt": "Greet", "States": {"Greet": {"Type": "Task", "Resource": "greet", "End": True}}}
+    platform.deploy("polite", json.dumps(definition), kind="workflow")
+    platform.aliquot("workflow", "run", "polite")
+    for tenant in (True, False):
+        with logged_in(platform, browser, tenant=tenant) as shown:
+            go(shown, "#/workflows", "Workflows")
+            shown.page.locator("a[data-row]").first.click()
+            shown.page.wait_for_selector("caption:text('History')")
+            shown.page.wait_for_function("document.querySelector('img.graph')?.naturalWidth > 50")
+            assert "Hello, you" in shown.page.inner_text("main")
+            assert "ExecutionSucceeded" in shown.page.inner_text("main")
+            assert violations(shown) == []
+            assert not shown.complaints
+
+
 def test_the_operator_asks_what_another_policy_would_have_done(platform, browser):
     with logged_in(platform, browser, tenant=False) as shown:
         shown.page.get_by_role("link", name="What if").click()
@@ -194,7 +216,7 @@ def test_every_page_is_accessible(platform, browser, size, scheme):
     with logged_in(platform, browser, tenant=False, size=size, scheme=scheme) as shown:
         for hash_, heading in PAGES.items():
             go(shown, hash_, heading)
-            shown.page.wait_for_selector("table, form")
+            shown.page.wait_for_selector("main table, main form, main p.soft")
             assert violations(shown) == []
             overflows = shown.page.evaluate("document.documentElement.scrollWidth > window.innerWidth")
             assert not overflows, f"{hash_} is wider than the window"

@@ -27,6 +27,15 @@ export function choose(name) {
 }
 
 /**
+ * The address of a path. The operator asks for the namespace that is chosen.
+ * @param {string} path
+ */
+export function place(path) {
+  const forOther = session && session.operator && chosen && path.startsWith("/api/");
+  return forOther ? `${BASE}/as/${encodeURIComponent(chosen)}${path}` : BASE + path;
+}
+
+/**
  * @param {string} method
  * @param {string} path
  * @param {unknown} [body]
@@ -35,10 +44,9 @@ export async function ask(method, path, body) {
   /** @type {Record<string, string>} */
   const headers = { accept: "application/json" };
   if (session && method !== "GET") headers["x-aliquot-csrf"] = session.csrf;
-  if (session && session.operator && chosen) headers["x-aliquot-namespace"] = chosen;
   if (body !== undefined) headers["content-type"] = "application/json";
   const options = { method, headers, body: body === undefined ? undefined : JSON.stringify(body) };
-  const answer = await fetch(BASE + path, options);
+  const answer = await fetch(place(path), options);
   const text = await answer.text();
   let value = null;
   try {

@@ -8,10 +8,11 @@ import { login } from "./login.js";
 import { overview } from "./overview.js";
 import { announce, el, put } from "./ui.js";
 import { whatif } from "./whatif.js";
+import { execution, workflows } from "./workflows.js";
 
-const PAGES = { overview: "Overview", activations: "Activations", functions: "Functions", whatif: "What if" };
+const PAGES = { overview: "Overview", activations: "Activations", functions: "Functions", workflows: "Workflows", whatif: "What if" };
 const OPERATORS = ["whatif"];
-const VIEWS = { overview, activations, activation, functions, whatif };
+const VIEWS = { overview, activations, activation, execution, functions, workflows, whatif };
 const main = /** @type {HTMLElement} */ (document.getElementById("main"));
 const header = /** @type {HTMLElement} */ (document.getElementById("header"));
 
@@ -26,7 +27,8 @@ function address() {
 
 function drawHeader() {
   const { session } = api;
-  const current = address().name === "activation" ? "activations" : address().name;
+  const { name: shown } = address();
+  const current = { activation: "activations", execution: "workflows" }[shown] || shown;
   const pages = Object.entries(PAGES).filter(([name]) => (session && session.operator) || !OPERATORS.includes(name));
   const links = pages.map(([name, title]) =>
     el("a", { href: `#/${name}`, "aria-current": name === current ? "page" : undefined }, title));
@@ -58,7 +60,7 @@ async function show() {
   }
   const { name, argument, query } = address();
   const view = VIEWS[/** @type {keyof typeof VIEWS} */ (name)] || overview;
-  document.title = `${PAGES[/** @type {keyof typeof PAGES} */ (name)] || "Activation"} – Aliquot console`;
+  document.title = `${PAGES[/** @type {keyof typeof PAGES} */ (name)] || "Details"} – Aliquot console`;
   const failed = (/** @type {Error} */ error) => {
     if (stop.signal.aborted) return;
     if (!api.session) show();

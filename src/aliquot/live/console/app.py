@@ -23,7 +23,7 @@ from aliquot.live.store.operator_token import OperatorToken
 
 PREFIX = "/console"
 MAX_WRONG_KEYS_PER_MINUTE = 10
-NAMESPACE = b"x-aliquot-namespace"  # for whom the operator asks
+_AS = "/as/"  # and a namespace: for whom the operator asks
 _MAX_LOGIN_BYTES = 4 * KIB
 _PASSED_ON = ("/api/v1/namespaces/", "/api/v1/observe/")
 _OPERATOR = "/operator/v1/"
@@ -31,7 +31,7 @@ _PAGE: Headers = ((b"content-type", b"text/html; charset=utf-8"), (b"cache-contr
 _FOREVER = (b"cache-control", b"public, max-age=31536000, immutable")
 _NOT_STORED = (b"cache-control", b"no-store")
 # Headers of the browser that the gateway must not see, and of the gateway that the browser must not see.
-_WITHHELD = frozenset([b"authorization", b"cookie", b"host", b"origin", NAMESPACE])
+_WITHHELD = frozenset([b"authorization", b"cookie", b"host", b"origin"])
 _REMOVED = (b"access-control-", b"set-cookie", b"www-authenticate")
 
 
@@ -167,9 +167,8 @@ class ConsoleApp:
     # --- requests for the gateway -----------------------------------------------------------------------
 
     async def _pass_on(self, scope: Scope, headers: dict[bytes, bytes], receive: Receive, send: Send) -> None:
-        path = scope["path"].removeprefix(PREFIX)
-        is_operators = path.startswith(_OPERATOR)
-        if not scope["path"].startswith(f"{PREFIX}/") or not (is_operators or path.startswith(_PASSED_ON)):
+        asked = _AskedPath(scope)
+        if not asked.path.startswith((_OPERATOR, *_PASSED_ON)):
             await _answer(send, 404, {"error": "there is no such page"})
             return
         session = await self._session(headers)
@@ -179,28 +178,25 @@ class ConsoleApp:
         if scope["method"] not in READING and not has_token(headers, session.csrf):
             await _answer(send, 403, {"error": "the session's token is missing"})
             return
-        authorization = self._authorization(session, headers, is_operators=is_operators)
+        authorization = self._authorization(session, asked)
         if authorization is None:
             await _answer(send, 403, {"error": "this session may not ask for that"})
             return
-        raw = scope.get("raw_path") or scope["path"].encode()
         kept = [(name, value) for name, value in scope["headers"] if name not in _WITHHELD]
         passed = {
             **scope,
-            "path": path,
-            "raw_path": raw.removeprefix(PREFIX.encode()),
+            "path": asked.path,
+            "raw_path": asked.raw_path,
             "headers": [*kept, (b"host", b"console"), (b"authorization", authorization)],
         }
         await self._gateway(passed, receive, _PassedResponse(send, lambda: self._sessions.is_open(session)))
 
-    def _authorization(
-        self, session: ConsoleSession, headers: dict[bytes, bytes], *, is_operators: bool
-    ) -> bytes | None:
+    def _authorization(self, session: ConsoleSession, asked: "_AskedPath") -> bytes | None:
         """Return the credentials that the request is passed on with, or None if the session has no right to it."""
-        if is_operators:
-            return f"Bearer {self._token.text}".encode() if session.is_operator else None
-        namespace = headers.get(NAMESPACE, b"").decode("latin-1") if session.is_operator else session.namespace
-        if self._catalogue.namespace(namespace) is None:
+        if asked.path.startswith(_OPERATOR):
+            return f"Bearer {self._token.text}".encode() if session.is_operator and not asked.namespace else None
+        namespace = session.namespace or asked.namespace
+        if asked.namespace not in {"", namespace} or self._catalogue.namespace(namespace) is None:
             return None
         return f"Bearer {self._key(namespace)}".encode()
 
@@ -210,6 +206,23 @@ class ConsoleApp:
         if known is None or known.partition(":")[0] not in keys:
             known = self._keys[namespace] = keys.issue(namespace)
         return known
+
+
+class _AskedPath:
+    """The gateway's path in a path of the console, `/console/api/…` or `/console/as/NAMESPACE/api/…`."""
+
+    def __init__(self, scope: Scope) -> None:
+        path: str = scope["path"]
+        raw: bytes = scope.get("raw_path") or path.encode()
+        prefix = PREFIX
+        self.namespace = ""
+        if path.startswith(f"{PREFIX}{_AS}"):
+            self.namespace = path.removeprefix(f"{PREFIX}{_AS}").partition("/")[0]
+            prefix = f"{PREFIX}{_AS}{self.namespace}"
+        # A path that is written in another way, such as with %2f, names nothing.
+        is_plain = path.startswith(f"{prefix}/") and raw.startswith(f"{prefix}/".encode())
+        self.path = path.removeprefix(prefix) if is_plain else ""
+        self.raw_path = raw.removeprefix(prefix.encode())
 
 
 class _PassedResponse:
@@ -223,8 +236,9 @@ class _PassedResponse:
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             kept = [(name, value) for name, value in message["headers"] if not name.lower().startswith(_REMOVED)]
-            stored = () if any(name.lower() == b"cache-control" for name, _ in kept) else (_NOT_STORED,)
-            message = {**message, "headers": [*kept, *stored, *SECURITY]}
+            known = {name.lower() for name, _ in kept}  # a picture has a stricter policy of its own
+            added = [(name, value) for name, value in (_NOT_STORED, *SECURITY) if name not in known]
+            message = {**message, "headers": [*kept, *added]}
         elif self._ended:
             return
         elif message.get("more_body", False) and not self._is_open():
