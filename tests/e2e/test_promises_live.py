@@ -105,3 +105,19 @@ def test_run_times_are_known_after_a_restart(tmp_path):
         answer = answer_of(client, "slow", 5)
         assert (answer.status_code, answer.json()["refused"]["why"]) == (429, "never")
     assert not replay_file(server.data).differences
+
+
+def test_a_call_with_late_drop_ends_when_its_promise_is_broken(server):
+    with server.client(timeout=60) as client:
+        client.deploy("waits", "import time\ndef main(args):\n    time.sleep(args.get('s', 0.01))\n    return {}")
+        for _ in range(9):  # so that its run times are known
+            assert answer_of(client, "waits", 5000).status_code == 200
+        headers = {"x-aliquot-deadline-ms": "1000", "x-aliquot-late": "drop"}
+        answer = client.post("actions/waits", params={"blocking": "true"}, json={"s": 30}, headers=headers)
+        assert answer.status_code == 504, answer.text
+        record = answer.json()
+        assert record["response"]["status"] == "whisk internal error"
+        assert "its deadline has passed" in record["response"]["result"]["error"]
+        assert record["duration"] < 20_000
+        notes = notes_of(record)
+        assert (notes["timeout"], notes["objective"]["blame"]) == (True, "own run")

@@ -45,6 +45,14 @@ def invoke(
     cost: Annotated[
         float | None, typer.Option(min=0, metavar="COST", help="Refuse the call if it would cost more.")
     ] = None,
+    late: Annotated[
+        str | None,
+        typer.Option(metavar="WHAT", help="What follows if a promise is broken: run on, the default, or drop."),
+    ] = None,
+    prefer: Annotated[
+        str | None,
+        typer.Option(metavar="WHAT", help="The place to prefer within the limits: cost, latency or balanced."),
+    ] = None,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
@@ -53,7 +61,7 @@ def invoke(
     A summary (cold or warm start, waiting time, run time) goes to stderr. With --json the whole record is printed.
     """
     payload = read_params(param, json_input, "--json-input")
-    limits = limit_headers(deadline, cost)
+    limits = limit_headers(deadline, cost, late, prefer)
     gateway = connect(data)
     if no_wait:
         activation_id = begin(gateway, name, payload, session=session, limits=limits)

@@ -16,6 +16,8 @@ NAMESPACE = "/api/v1/namespaces/_"
 # A refusal because of too many calls means that nothing was started, so it is retried.
 _BUSY_TIMEOUT_S = 10.0
 MAX_COST = 1e12
+LATE = ("run", "drop")
+PREFER = ("cost", "latency", "balanced")
 _FIRST_POLL_S, _LAST_POLL_S = 0.005, 0.5
 
 
@@ -89,9 +91,14 @@ def cancel(action: str, activation_id: str) -> Operation[None]:
     answers.check(reply, f"{action}: cancelling {activation_id}")
 
 
-def limit_headers(deadline: object, cost: object) -> dict[str, str]:
-    """Return the headers for the deadline and the cost limit of a call, as far as they are given."""
+def limit_headers(deadline: object, cost: object, late: str | None = None, prefer: str | None = None) -> dict[str, str]:
+    """Return the headers for the limits of a call and what follows from them, as far as they are given."""
     headers = {}
+    for name, value, words in (("late", late, LATE), ("prefer", prefer, PREFER)):
+        if value is not None:
+            if value not in words:
+                raise UsageError(f"{name}: {value!r} does not fit; it takes {' or '.join(map(repr, words))}")
+            headers[f"x-aliquot-{name}"] = value
     if deadline is not None:
         headers["x-aliquot-deadline-ms"] = "none" if deadline == "none" else str(read_ms(deadline, "deadline"))
     if cost is not None:

@@ -163,6 +163,8 @@ class Function(Generic[P, R]):
         timeout: str | float | None = None,
         deadline: str | float | None = None,
         cost: float | str | None = None,
+        late: Literal["run", "drop"] | None = None,
+        prefer: Literal["cost", "latency", "balanced"] | None = None,
     ) -> "CallOptions[P, R]":
         """Return the function with options for its calls.
 
@@ -174,10 +176,13 @@ class Function(Generic[P, R]):
         limit cannot be met. "none" lifts the limit that the function declares.
         deadline: the time in which the call must have ended.
         cost: the most that it may cost.
+        late: "run" lets a call go on whose promise is broken, "drop" ends it with a `PlatformError`.
+        prefer: the place among those that meet the limits: the cheapest ("cost", if it is left out), the one with the
+            earliest end ("latency"), or the smallest product of both ("balanced").
         """
         from aliquot.sdk.workflow.options import CallOptions
 
-        return CallOptions(self, retry, timeout, calls.limit_headers(deadline, cost))
+        return CallOptions(self, retry, timeout, calls.limit_headers(deadline, cost, late, prefer))
 
     def handle(self, activation_id: str) -> Handle[R]:
         """Return the handle of a call that was spawned earlier, perhaps by another process."""

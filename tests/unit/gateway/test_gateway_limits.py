@@ -4,7 +4,7 @@ import pytest
 from gateway_client import ACTIONS, AS_OPERATOR, PUT, gateway, on_a_loop
 from gateway_wire import served
 
-from aliquot.core.admission.records import Offer, Refusal, RefusalCause
+from aliquot.core.admission.records import Late, Offer, Prefer, Refusal, RefusalCause
 from aliquot.live.invocations.errors import NotPromisedError
 from aliquot.live.invocations.objective import CallLimits
 
@@ -31,6 +31,9 @@ async def test_headers_set_the_limits_of_one_call():
             ({"x-aliquot-cost-limit": "0"}, CallLimits(None, 0)),
             ({"X-Aliquot-Deadline-Ms": "0.001", "X-Aliquot-Cost-Limit": "60.5"}, CallLimits(0.000001, 60.5)),
             ({"x-aliquot-deadline-ms": "none"}, None),
+            ({"x-aliquot-late": "drop"}, None),
+            ({"x-aliquot-deadline-ms": "80", "x-aliquot-late": "Drop"}, CallLimits(0.08, late=Late.DROP)),
+            ({"x-aliquot-deadline-ms": "80", "x-aliquot-prefer": "latency"}, CallLimits(0.08, prefer=Prefer.LATENCY)),
         ):
             assert (await g.post(BLOCKING, json={}, headers=headers)).status_code == 200
             assert limits_of(g.platform.calls[-1]) == limits
@@ -48,6 +51,16 @@ async def test_headers_come_before_annotations():
         ):
             assert (await g.post(BLOCKING, json={}, headers=headers)).status_code == 200
             assert limits_of(g.platform.calls[-1]) == limits
+
+
+@on_a_loop
+async def test_a_word_that_is_not_known_is_refused_with_those_that_are():
+    async with gateway() as g:
+        for name, takes in (("late", "run or drop"), ("prefer", "cost or latency or balanced")):
+            headers = {"x-aliquot-deadline-ms": "80", f"x-aliquot-{name}": "soon"}
+            answer = await g.post(BLOCKING, json={}, headers=headers)
+            assert answer.status_code == 400
+            assert f"The header x-aliquot-{name} is 'soon'; it takes {takes}." in answer.json()["error"]
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "soon", "nan", "inf", "1e99", "", "1_0", "9" * 40])

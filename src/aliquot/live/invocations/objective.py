@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from aliquot.core.admission.records import Blame, Refusal
+from aliquot.core.admission.records import Blame, Late, Prefer, Refusal
 from aliquot.core.commands import Promise
 
 MIN_DEADLINE_S = 1e-6
@@ -18,6 +18,8 @@ class CallLimits(Struct, frozen=True):
 
     deadline_s: float | None = None  # counted from the arrival
     cost: float | None = None
+    late: Late = Late.RUN  # what follows if its promise is broken
+    prefer: Prefer = Prefer.COST  # among the places that meet the limits
 
 
 class CallObjective:
@@ -44,6 +46,11 @@ class CallObjective:
         limits = self.limits
         in_time = limits.deadline_s is None or seconds <= limits.deadline_s
         return in_time and (limits.cost is None or cost is None or cost <= limits.cost)
+
+    @property
+    def dropped(self) -> bool:
+        """Return whether the call ends because its promise was broken."""
+        return self.blame is not None and self.limits.late is Late.DROP
 
     def end(self) -> tuple[str, str]:
         """Return how it ended, and the reason of a refusal or the blame for a broken promise."""

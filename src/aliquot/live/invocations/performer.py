@@ -357,7 +357,8 @@ class CommandPerformer:
             call.run.attempts += 1
             self._arrive(call)
         else:
-            ended = failure(Status.INTERNAL_ERROR, command.reason)
+            dropped = call.objective is not None and call.objective.dropped
+            ended = replace(failure(Status.INTERNAL_ERROR, command.reason), timed_out=dropped)
             innermost, *outer = self.output.of_run(call)
             self.end(call, call.outcome or replace(ended, logs=innermost, outer=tuple(outer)))
 

@@ -348,7 +348,15 @@ class Service:
         limits, waited_s = call.objective.limits, self._engine.now() - call.run.arrived_s
         self._engine.post(
             InvocationArrived(
-                call.id, tenant, flow, call.objective.left_s(waited_s), limits.cost, session, own_sandbox=own_sandbox
+                call.id,
+                tenant,
+                flow,
+                call.objective.left_s(waited_s),
+                limits.cost,
+                session,
+                limits.late,
+                limits.prefer,
+                own_sandbox=own_sandbox,
             )
         )
 

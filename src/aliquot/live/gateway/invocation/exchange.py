@@ -38,6 +38,7 @@ Respond = Callable[[int, Headers, Body], None]
 
 NO_LOGS = b"[]"
 _HTTP_STATUS = (200, 502, 502, 500)  # by the activation's status
+_GATEWAY_TIMEOUT = 504  # of a call that ended because its promise was broken
 _STATUS_HEADER = tuple((b"x-aliquot-status", b"%d" % status) for status in Status)
 _HAS_OBJECTS = (b"x-aliquot-objects", b"true")  # the record has the output with its objects
 _PICKLE_TYPE = (b"content-type", PICKLE)
@@ -153,7 +154,8 @@ class Exchange:
         # The logs of a composition or a workflow are the ids of its components, which are known already.
         logs = activation.logs if call.resolved.composite or call.resolved.workflow else NO_LOGS
         body = outcome.result if bare else record_body(activation, logs=logs)
-        self.respond(_HTTP_STATUS[outcome.status], headers, body)
+        dropped = outcome.timed_out and call.objective is not None and call.objective.dropped
+        self.respond(_GATEWAY_TIMEOUT if dropped else _HTTP_STATUS[outcome.status], headers, body)
 
     def _respond_pickled(self, call: Call, outcome: Outcome, activation: Activation) -> bool:
         """Respond with the pickled result, or return False if there is none. It may be in a shared buffer."""

@@ -18,7 +18,7 @@ from aliquot.live.gateway.http.connections import SCOPE_KEY, Connection
 from aliquot.live.gateway.http.deadlines import Deadlines
 from aliquot.live.gateway.http.events import wants_events
 from aliquot.live.gateway.http.guard import DiscardedTrailers, GuardedProtocol
-from aliquot.live.gateway.http.limits import COST_HEADER, DEADLINE_HEADER, limit_headers
+from aliquot.live.gateway.http.limits import LIMIT_HEADERS, limit_headers
 from aliquot.live.gateway.http.query import InvokeOptions
 from aliquot.live.gateway.http.refusal import CLOSE, SLOW, Refusal
 from aliquot.live.gateway.http.responses import CORS, Body, Headers, pieces_of, size_of
@@ -34,7 +34,7 @@ _USUAL_HEADERS = 3  # of a result: its type, the request's id and the activation
 _USUAL_HEAD = b"%b" + _USUAL_HEADERS * b"%b: %b\r\n"
 _JOINED_BYTES = 65_536  # a body up to this size is copied behind its head, for a single write
 _ONCE = frozenset([
-    b"authorization", b"content-length", b"content-type", b"host", b"x-request-id", DEADLINE_HEADER, COST_HEADER,
+    b"authorization", b"content-length", b"content-type", b"host", b"x-request-id", *LIMIT_HEADERS,
 ])  # fmt: skip
 _UNUSUAL = frozenset([SESSION_HEADER, b"accept", b"expect", b"transfer-encoding", b"upgrade"])
 

@@ -38,6 +38,7 @@ import structlog
 from msgspec import Struct
 
 from aliquot.core.units import KIB, MIB
+from aliquot.live.gateway.http.limits import LimitHeaders
 from aliquot.live.gateway.settings import GatewaySettings
 
 (
@@ -78,8 +79,7 @@ class CallHead(Struct, array_like=True):
     authorization: bytes | None
     content_type: bytes | None
     transaction: str
-    deadline: bytes | None
-    cost: bytes | None
+    limits: LimitHeaders | None
 
 
 class RequestScope(Struct, array_like=True):

@@ -6,7 +6,6 @@ from functools import partial
 import msgspec
 
 from aliquot.live.gateway.app import Gateway
-from aliquot.live.gateway.http.limits import LimitHeaders
 from aliquot.live.gateway.invocation.exchange import Exchange
 from aliquot.live.gateway.invocation.heads import MAX_HEADS, KnownHead
 from aliquot.live.gateway.processes.clients import ForwardedConnection, ForwardedRequest
@@ -125,12 +124,11 @@ class GatewayLink(FrameConnection):
         connection = self._connections[number]
         end = _NUMBER_BYTES + HEAD_NUMBER.unpack_from(payload)[0]
         head = _read_head(payload[_NUMBER_BYTES:end])
-        has_limits = head.deadline is not None or head.cost is not None
         exchange = connection.exchange = Exchange(
             *(head.path, head.query, head.authorization, head.content_type, head.transaction, payload[end:]),
             respond=connection.respond,
             connection=connection,
-            limits=LimitHeaders(head.deadline, head.cost) if has_limits else None,
+            limits=head.limits,
         )
         self._invoke.handle(exchange)
 

@@ -156,7 +156,7 @@ class SchedulerLink(FrameConnection):
 
     def handle(self, exchange: Exchange) -> None:
         """Pass on a call with its head."""
-        connection, limits = exchange.connection, exchange.limits
+        connection = exchange.connection
         assert isinstance(connection, ForwardingProtocol)  # noqa: S101 - the only ones here
         head = _encode(
             CallHead(
@@ -165,8 +165,7 @@ class SchedulerLink(FrameConnection):
                 exchange.authorization,
                 exchange.content_type,
                 exchange.transaction,
-                None if limits is None else limits.deadline,
-                None if limits is None else limits.cost,
+                exchange.limits,
             )
         )
         self.send(NEW_CALL, connection.number, HEAD_NUMBER.pack(len(head)) + head + exchange.body)
