@@ -1,5 +1,7 @@
 """Properties of promises: random failures lose no call, nothing is overbooked, and exact times break none."""
 
+from collections import Counter
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,7 +9,7 @@ from msgspec.structs import replace
 from strategies import examples_divided_by
 
 from aliquot.config import PolicySettings
-from aliquot.core.model import DeviceSpec, FunctionSpec, Times
+from aliquot.core.model import DeviceSpec, FunctionSpec, GraphSpec, GraphStage, Times
 from aliquot.core.units import GIB
 from aliquot.policies.admission import ADMISSION
 from aliquot.policies.queueing import QUEUEING
@@ -57,6 +59,19 @@ def test_random_failures_lose_no_promised_call(policy, admission, seed, host_mem
 
 
 @st.composite
+def exact_graphs(draw, functions):
+    """Make at most one graph, whose stages wait for some of those before them and may be skipped."""
+    if draw(st.booleans()):
+        return {}
+    stages = []
+    for number in range(draw(st.integers(1, 5))):
+        after = tuple(stage.name for stage in stages if draw(st.booleans()))
+        probability = draw(st.sampled_from([1, 1, 0.5]))
+        stages.append(GraphStage(f"s{number}", draw(st.sampled_from(functions)), after, probability))
+    return {"graph": GraphSpec("graph", tuple(stages))}
+
+
+@st.composite
 def exact_scenarios(draw):
     """Make calls with limits, and functions that run exactly as long as they declare."""
     functions = {}
@@ -68,10 +83,11 @@ def exact_scenarios(draw):
         times = Times(run_s, draw(st.sampled_from([0, 0.1])), draw(st.sampled_from([0, 0.03])), batch_s)
         share = draw(st.sampled_from([None, None, 1.0]))
         functions[name] = FunctionSpec(name, GIB, share, times, cpu, batch=batch)
+    graphs = draw(exact_graphs(sorted(functions)))
     arrivals = [
         Arrival(
             draw(st.integers(0, 60)) / 20,
-            draw(st.sampled_from(sorted(functions))),
+            draw(st.sampled_from([*sorted(functions), *graphs])),
             draw(st.sampled_from(["ann", "bob"])),
             deadline_s=draw(st.sampled_from([None, 0.02, 0.1, 0.3, 1, 5])),
             cost_limit=draw(st.sampled_from([None, None, 5, 100])),
@@ -83,7 +99,7 @@ def exact_scenarios(draw):
     devices += (
         [DeviceSpec("cpu-1", "cpu", None, 2)] if any("cpu" in f.times_by_kind for f in functions.values()) else []
     )
-    return Scenario(devices, functions, ListedWorkload(arrivals), check=True)
+    return Scenario(devices, functions, ListedWorkload(arrivals), check=True, graphs=graphs)
 
 
 @pytest.mark.parametrize("policy", ["fcfs", "fair_resident", "mqfq_sticky"])
@@ -96,5 +112,6 @@ def test_with_exact_times_no_promise_is_broken_whatever_arrives(policy, scenario
     slo = report(policy, 0, recorder, scenario.devices).slo
     assert slo.broken == {}
     assert slo.kept == slo.promised
-    assert len(lines) == len(list(scenario.workload))
+    ended = Counter((line.function, line.tenant) for line in lines)  # with the stages of executions
+    assert not Counter((each.function, each.tenant) for each in scenario.workload) - ended
     assert all(line.met for line in lines if line.promised)

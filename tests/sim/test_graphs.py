@@ -86,3 +86,19 @@ def test_graphs_are_read_from_a_file(tmp_path):
     path.write_text("[g.one]\nfunction = 'a'\n[g.two]\nfunction = 'b'\nafter = ['one']\nprobability = 0.5\n")
     stages = (GraphStage("one", "a"), GraphStage("two", "b", ("one",), 0.5))
     assert read_graphs(path, FUNCTIONS) == {"g": GraphSpec("g", stages)}
+
+
+def test_executions_are_promised_or_refused_as_one():
+    lines: list[CallLine] = []
+    cascade = GraphSpec("cascade", (GraphStage("small", "a"), GraphStage("large", "c", ("small",), 0.5)))
+    arrivals = [Arrival(number, "cascade", deadline_s=12) for number in range(20)]
+    there = [DeviceSpec("gpu-1", concurrency=1)]
+    scenario = Scenario(there, FUNCTIONS, ListedWorkload(arrivals), check=True, graphs={"cascade": cascade})
+    settings = PolicySettings("fcfs", admission="reservation", params={"reservation": {"margin_s": "0"}})
+    slo = report("fcfs", 0, simulate(scenario, settings, on_end=lines.append), there).slo
+    whole = [line for line in lines if line.function == "cascade"]
+    assert len(whole) == len(arrivals)
+    assert {line.end for line in whole} == {"completed", "rejected"}
+    assert slo.broken == {}
+    assert all(line.met for line in whole if line.promised)
+    assert sum(line.promised for line in whole) > 20 / 5  # skipped stages have given their places back

@@ -31,12 +31,19 @@ class Calls:
         if invocation.id in invocation.flow.promised:
             self._plan.withdraw(invocation)
         withdraw(invocation)
+        self._end_stage(invocation, now=now)
 
     def end(self, invocation: Invocation, *, now: float) -> None:
         """End an invocation that is in flight."""
         invocation.change(END, now)
         del self.open[invocation.id]
         self._leave(invocation, now=now)
+        self._end_stage(invocation, now=now)
+
+    def _end_stage(self, invocation: Invocation, *, now: float) -> None:
+        objective = invocation.objective
+        if objective is not None and objective.stage is not None:
+            self._plan.stage_ended(objective.stage, now)
 
     def complete(self, invocation: Invocation, *, now: float) -> None:
         """End an invocation that has run."""

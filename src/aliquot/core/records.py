@@ -65,6 +65,13 @@ class Invocation:
         self.alone = False  # its batch failed, and it runs again without others
         self.story: list[tuple[float, str]] = [(arrived, "arrived")]
 
+    def arrive(self, name: str, number: int, now: float) -> None:
+        """Take the name of the call that has arrived for a stage which was planned before."""
+        self.id = name
+        self.number = number
+        self.arrived = now
+        self.story = [(now, "arrived")]
+
     @property
     def batch_size(self) -> int:
         """Return how many invocations were dispatched together with it, itself included."""

@@ -13,12 +13,12 @@ from math import inf
 from typing import Any
 
 from aliquot.core.admission.admitter import Admitter
-from aliquot.core.admission.graphs import Graphs
 from aliquot.core.admission.interfaces import Admission
 from aliquot.core.admission.plan import Plan
 from aliquot.core.admission.promises import Promises
 from aliquot.core.calls import Calls
 from aliquot.core.commands import Command, Fail, Reject, WakeAt
+from aliquot.core.deployment import Deployment
 from aliquot.core.dispatcher import Dispatcher
 from aliquot.core.domain import Domain
 from aliquot.core.errors import EventError, describe
@@ -57,7 +57,6 @@ from aliquot.core.interfaces import (
 from aliquot.core.learning import learn, learn_limit
 from aliquot.core.lifecycle import BUSY, FINISH, QUEUED, SandboxState
 from aliquot.core.membership import Membership
-from aliquot.core.model import FlowKey
 from aliquot.core.pool import Pool
 from aliquot.core.prefetching.by_node import NodePrefetchers
 from aliquot.core.provisioning.provisioner import Provisioner
@@ -65,8 +64,7 @@ from aliquot.core.records import Invocation, Sandbox
 from aliquot.core.registry import Registry
 from aliquot.core.slices import SliceAllocator
 from aliquot.core.timers import Timers
-from aliquot.core.validate import function_problems
-from aliquot.core.waiting import admit, enqueue, hold_back
+from aliquot.core.waiting import enqueue
 
 
 class Scheduler:
@@ -104,21 +102,29 @@ class Scheduler:
         self._membership = Membership(self.registry, self.pool, self._calls, self._timers, self.prefetcher, node_wait_s)
         self.admitter = Admitter(admission, plan, promises, self.pool, self._calls, self._dispatcher, self._outbox)
         self._plans = plan.devices
-        self.graphs = Graphs(self.registry)
         self._arrivals = 0
         self._alone = False  # whether the current event is the only one of its step
         self._domains: list[Domain] = []  # those of the registry, as a list for the loops of every step
+        self._deployment = Deployment(
+            self.registry,
+            self.pool,
+            self._calls,
+            self.provisioner,
+            self.prefetcher,
+            batching,
+            self.admitter,
+            self._domains,
+        )
         self._handlers = self._make_handlers()
 
     def _make_handlers(self) -> dict[type[Event], Callable[..., None]]:
         return {
             **{kind: partial(self._membership_changed, handle) for kind, handle in self._membership.handlers().items()},
-            **self.graphs.handlers(),
             **self.admitter.handlers(),
             UtilisationMeasured: lambda event: self.registry.measured(event.device, event.utilisation),
             TenantWeightSet: lambda event: self.registry.set_weight(event.tenant, event.weight),
-            FunctionDeployed: self._function_deployed,
-            FunctionRemoved: self._function_removed,
+            FunctionDeployed: self._deployment.deployed,
+            FunctionRemoved: self._deployment.removed,
             InvocationArrived: self._invocation_arrived,
             InvocationCancelled: self._invocation_cancelled,
             SandboxStarted: self._sandbox_ready,
@@ -192,57 +198,6 @@ class Scheduler:
             if wake is not None:
                 self._outbox.append(WakeAt(wake))
 
-    # --- devices and functions --------------------------------------------------------------------------
-
-    def _function_deployed(self, event: FunctionDeployed) -> None:
-        for problem in function_problems(event.function):
-            raise EventError(f"function {event.function.name}: {problem}")
-        key = FlowKey(event.tenant, event.function.name)
-        domain = self.registry.domain(event.function, now=self.now)
-        self._domains = list(self.registry.domains.values())
-        flow = self.registry.flows.get(key)
-        if flow is not None and flow.domain is not domain:
-            self._close(flow, "its function moved to other devices")
-            flow = None
-        before = () if flow is None else flow.spec.datasets
-        if before or event.function.datasets:
-            self.prefetcher.function_changed(event.tenant, before, event.function.datasets)
-        if flow is None:
-            self.provisioner.hold(self.registry.open(key, event.function, domain), now=self.now)
-            return
-        self._retire(flow, "its function has a newer version")
-        self._batching.forget(flow)
-        self.provisioner.succeeded(flow)
-        self.registry.set_function(flow, event.function)
-        domain.policy.redeployed(flow, domain.view)
-        hold_back(flow)
-        admit(flow)
-        self.registry.refitted.pop(flow.index, None)
-        if flow.misfit is not None:
-            self._calls.fail_queued(flow, flow.misfit, now=self.now)
-        flow.stop_waiting()
-        self.provisioner.hold(flow, now=self.now)
-
-    def _function_removed(self, event: FunctionRemoved) -> None:
-        self._close(self.registry.flow(event.tenant, event.function), "its function was removed")
-
-    def _close(self, flow: Flow, reason: str) -> None:
-        self._calls.fail_queued(flow, reason, now=self.now)
-        self._retire(flow, reason)
-        self.pool.flow_closed(flow)
-        flow.stop_waiting()
-        if flow.spec.datasets:
-            self.prefetcher.function_removed(*flow.key, flow.spec.datasets)
-        self._batching.forget(flow)
-        self.registry.close(flow)
-
-    def _retire(self, flow: Flow, reason: str) -> None:
-        """Stop the flow's idle sandboxes now, and the others when they become idle."""
-        for sandbox in list(flow.sandboxes.values()):
-            sandbox.retired = reason
-            if sandbox.invocation is None:
-                self.pool.stop(sandbox, reason)
-
     # --- invocations ------------------------------------------------------------------------------------
 
     def _invocation_arrived(self, event: InvocationArrived) -> None:
@@ -256,24 +211,38 @@ class Scheduler:
         if flow.misfit is not None and flow.node_wait is None:
             self._outbox.append(Reject(event.invocation, flow.misfit))
             return
-        invocation = Invocation(event.invocation, self._arrivals, flow, self.now)
+        executions = self.admitter.executions
+        planned = None if event.execution is None else executions.stage_arrived(event, self._arrivals, self.now)
+        invocation = planned or Invocation(event.invocation, self._arrivals, flow, self.now)
         self._arrivals += 1
-        if event.session is not None:
-            invocation.session = self.pool.session_sandboxes.session(event.tenant, event.session)
-        invocation.own_sandbox = event.own_sandbox
-        has_objective = event.deadline_s is not None or event.cost_limit is not None
-        if has_objective and self.admitter.arrived(invocation, event, now=self.now):
-            return
+        decided = self._decided(invocation, event)
+        if decided and invocation.id not in self.invocations:
+            return  # it was refused
         flow.expiry = None
         if self.pool.observes_calls:
             self.pool.keepalive.flow_called(flow, now=self.now)
-        self.invocations[invocation.id] = invocation
-        if self._alone and self._dispatcher.dispatch_alone(invocation, self._domains, now=self.now):
-            return
-        enqueue(flow, invocation)
+        if not decided:
+            self.invocations[invocation.id] = invocation
+            if self._alone and self._dispatcher.dispatch_alone(invocation, self._domains, now=self.now):
+                return
+            enqueue(flow, invocation)
         if flow.spec.datasets:
-            node = partial(self.registry.data_node, flow, invocation.session)
-            self.prefetcher.function_called(event.tenant, event.function, event.session, node, now=self.now)
+            self._prefetch_for(flow, invocation, event)
+
+    def _decided(self, invocation: Invocation, event: InvocationArrived) -> bool:
+        """Ask the admission policy about a call with an objective. Return False if it goes on as a plain call."""
+        if event.session is not None:
+            invocation.session = self.pool.session_sandboxes.session(event.tenant, event.session)
+        invocation.own_sandbox = event.own_sandbox
+        executions = self.admitter.executions
+        if event.execution is not None and (invocation.id in self.invocations or executions.refuses(event)):
+            return True  # it has its place in the plan, or its execution ends
+        has_objective = event.deadline_s is not None or event.cost_limit is not None
+        return has_objective and self.admitter.arrived(invocation, event, now=self.now)
+
+    def _prefetch_for(self, flow: Flow, invocation: Invocation, event: InvocationArrived) -> None:
+        node = partial(self.registry.data_node, flow, invocation.session)
+        self.prefetcher.function_called(event.tenant, event.function, event.session, node, now=self.now)
 
     def _invocation_cancelled(self, event: InvocationCancelled) -> None:
         invocation = self.invocations.get(event.invocation)

@@ -88,6 +88,24 @@ def put_back(flow: Flow, invocation: Invocation) -> None:
         admit(flow)
 
 
+def queue_in_order(flow: Flow, invocation: Invocation) -> None:
+    """Queue an invocation whose promise was broken, among those that wait, in the order of arrival.
+
+    Policies count on this order. At the end of the queue it would never be chosen by those that look for its number.
+    """
+    held = flow.held_back
+    if held and next(iter(held.values())).number < invocation.number:
+        later = [other.id for other in held.values() if other.number > invocation.number]
+        held[invocation.id] = invocation
+        for name in later:
+            held.move_to_end(name)
+        return
+    put_back(flow, invocation)
+    if flow.spec.instances is not None:
+        hold_back(flow)
+        admit(flow)
+
+
 def _may_queue(flow: Flow) -> bool:
     return flow.misfit is None and (flow.spec.instances is None or flow.queued < room_in_queue(flow))
 

@@ -33,6 +33,7 @@ from aliquot.core.events import (
     DeviceAdded,
     DeviceLost,
     Event,
+    ExecutionEnded,
     FunctionDeployed,
     FunctionRemoved,
     HostMemorySet,
@@ -56,6 +57,7 @@ from aliquot.core.model import DeviceSpec, FunctionSpec, NodeSpec
 from aliquot.core.places import Place
 from aliquot.policies.batching import BATCHING
 from aliquot.testing.chaos_fabric import ChaosFabric
+from aliquot.testing.chaos_graphs import ChaosGraphs
 from aliquot.testing.harness import Harness
 
 MAX_WAKES = 200  # in a row without anything under way, after which a call is taken to wait for ever
@@ -112,6 +114,7 @@ class ChaosShell:
         self.broken: dict[str, str] = {}  # blame by invocation
         self.ended: dict[str, str] = {}  # name of the last command, by invocation
         self._calls = 0
+        self._graphs = ChaosGraphs(self._random)
 
     def run_steps(self, steps: int) -> None:
         """Take steps with random events, then let everything end."""
@@ -135,6 +138,8 @@ class ChaosShell:
             (8, self.fabric.end_fetch),
             (1, self.fabric.remove_dataset),
             (5, lambda: [Woke()]),
+            (8 if self._objectives else 0, self._execute),
+            (20 if self._objectives else 0, self._proceed),
         ]
         weights = [weight for weight, _ in actions]
         for _ in range(steps):
@@ -151,12 +156,16 @@ class ChaosShell:
         for name in [device.name for device in self._devices if device.name not in self._present]:
             self._step(self._add_device(name))
         wakes = 0
-        while self._pending or self.fabric.busy or (self._open and self._wake is not None and wakes < MAX_WAKES):
+        while self._pending or self.fabric.busy or (self._open and self._may_go_on and wakes < MAX_WAKES):
             wakes = 0 if self._pending else wakes + 1
-            self._step([*self._complete(), *self.fabric.end_fetch()])
+            self._step([*self._complete(), *self.fabric.end_fetch(), *self._proceed()])
         if self._open:
             stories = [invocation.describe() for invocation in self._harness.scheduler.invocations.values()]
             raise AssertionError(f"these calls never ended: {stories}")
+
+    @property
+    def _may_go_on(self) -> bool:
+        return self._wake is not None or bool(self._graphs)
 
     def _step(self, events: list[Event]) -> None:
         now = after(self._harness.now, self._random.choice((0, 0.1, 1, 7)))
@@ -168,6 +177,10 @@ class ChaosShell:
             events.append(Woke())
         for command in self._harness.send(*events, at=now):
             self._perform(command)
+        self._graphs.step_ended()
+        for event in events:
+            if isinstance(event, ExecutionEnded):
+                self._end(event.execution, "ExecutionEnded")
 
     def _perform(self, command: Command) -> None:
         match command:
@@ -224,6 +237,7 @@ class ChaosShell:
             raise AssertionError(f"{invocation}: {how} after its end by {self.ended.get(invocation)}")
         del self._open[invocation]
         self.ended[invocation] = how
+        self._graphs.call_ended(invocation, how)
 
     # --- actions: each returns events that a real shell could report -------------------------------------
 
@@ -247,6 +261,18 @@ class ChaosShell:
         cost_limit = self._random.choice((None, None, 0, 800, 10_000))
         late, prefer = self._random.choice(list(Late)), self._random.choice(list(Prefer))
         return [InvocationArrived(name, tenant, function, deadline_s, cost_limit, session, late, prefer)]
+
+    def _execute(self) -> list[Event]:
+        made = self._graphs.arrive(self._deployed)
+        if made is None:
+            return []
+        self._open[made[0]] = None
+        return made[1]
+
+    def _proceed(self) -> list[Event]:
+        calls, events = self._graphs.proceed()
+        self._open.update(dict.fromkeys(calls))
+        return events
 
     def _complete(self) -> list[Event]:
         if not self._pending:

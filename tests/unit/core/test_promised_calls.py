@@ -1,6 +1,7 @@
 """Promises in the scheduler: calls with a deadline or a cost limit are promised or refused at once."""
 
 import pytest
+from msgspec.structs import replace
 
 from aliquot.config import PolicySettings
 from aliquot.core.admission.estimates import MAX_TIMES, Outlook, TimeWindow
@@ -339,3 +340,12 @@ def test_a_declared_time_that_no_run_has_exceeded_stays_the_bound():
     window = TimeWindow()
     window.record(0.02, 0)
     assert window.bound(0.1, 1000) == 0.1
+
+
+def test_a_block_starts_when_its_sandbox_has_run_a_plain_call_outside_of_lanes():
+    cpu = replace(device("cpu-1", kind="cpu", concurrency=4, memory_bytes=None), lanes=1)
+    spec = replace(function("f", run_s=1, cold_s=0, load_s=0, memory_bytes=0, share=0), instances=1)
+    harness = make(devices=[cpu], functions=[spec])
+    harness.ready(ask(harness, "plain"))
+    assert of_type(Promise, ask(harness, "promised", 10))
+    assert of_type(Dispatch, harness.finish("plain", at=1))[0].invocation == "promised"

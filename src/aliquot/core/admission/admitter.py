@@ -4,34 +4,33 @@ Blocks are dispatched before plain calls. A block starts when its lane is free a
 start takes longer than its bound, blocks that no longer fit move to other lanes, or their promises are broken.
 """
 
-from collections.abc import Callable, Sequence
-from heapq import heappop, heappush
+from collections.abc import Callable
 from math import inf
 from typing import cast
 
-from msgspec.structs import replace
-
 from aliquot.core.admission.blocks import TOLERANCE_S, Block
+from aliquot.core.admission.estimates import outlook_of
+from aliquot.core.admission.executions import Executions
 from aliquot.core.admission.filling import fill
 from aliquot.core.admission.interfaces import Admission, Ask, PlannedPlace, Probe, Promised, Refused
 from aliquot.core.admission.lanes import Lane
 from aliquot.core.admission.objective import Objective
-from aliquot.core.admission.overruns import next_check, victim_of
-from aliquot.core.admission.pins import pin
-from aliquot.core.admission.plan import Plan, outlook_of
+from aliquot.core.admission.overruns import LaneChecks, victim_of
+from aliquot.core.admission.placing import Placer
+from aliquot.core.admission.plan import Plan
 from aliquot.core.admission.promises import Promises
 from aliquot.core.admission.records import Blame, Late, Refusal, RefusalCause
-from aliquot.core.admission.sandbox_choice import can_have_new, choose_sandbox, lacks_sandbox
-from aliquot.core.admission.starts import can_start, steal, to_run_first
+from aliquot.core.admission.starts import can_start, has_slot, steal, to_run_first
 from aliquot.core.calls import Calls
 from aliquot.core.clock import after
-from aliquot.core.commands import Command, Fail, Promise, Purpose, Reject
+from aliquot.core.commands import Command, Fail, Promise, Reject
 from aliquot.core.dispatcher import Dispatcher
 from aliquot.core.events import EstimatesRestored, Event, InvocationArrived
-from aliquot.core.lifecycle import HOST_WARM, SandboxState
+from aliquot.core.flow import Flow
+from aliquot.core.lifecycle import SandboxState
 from aliquot.core.pool import Pool
 from aliquot.core.records import Invocation, Sandbox
-from aliquot.core.waiting import put_back
+from aliquot.core.waiting import queue_in_order
 
 
 class Admitter:
@@ -56,10 +55,13 @@ class Admitter:
         self._dispatcher = dispatcher
         self._outbox = outbox
         self.waiting: dict[str, None] = {}  # calls that wait without a promise
-        self._checks: list[tuple[float, int, int]] = []  # when lanes are looked at: time, device, lane
+        self._short: list[Lane] = []  # idle lanes whose next block waits for a slot of the device
+        self._checks = LaneChecks(plan)
+        self._placer = Placer(plan, pool, calls, self._checks)
+        self.executions = Executions(policy, plan, promises, calls, self._placer, outbox)
 
     def handlers(self) -> dict[type[Event], Callable[..., None]]:
-        return {EstimatesRestored: self._estimates_restored}
+        return {EstimatesRestored: self._estimates_restored, **self.executions.handlers()}
 
     def _estimates_restored(self, event: EstimatesRestored) -> None:
         """Take over what was learned before a restart. A function that was removed meanwhile has no use for it."""
@@ -77,7 +79,6 @@ class Admitter:
         if not self.policy.decides:
             return False
         plan, flow = self.plan, invocation.flow
-        plan.now = now
         due = None if invocation.deadline is None else invocation.deadline - self.policy.margin_s
         invocation.objective = Objective(due, event.cost_limit, event.late, event.prefer)
         ask = Ask(invocation, flow, now, due, event.cost_limit, event.prefer)
@@ -87,7 +88,7 @@ class Admitter:
             outlook.probe = None  # it was cancelled before it ran
         decision = self.policy.arrived(ask, plan, flow.domain.view)
         if isinstance(decision, Refused):
-            self._start_ahead(invocation, now)
+            self._placer.start_ahead(invocation, now)
             self._outbox.append(Reject(invocation.id, decision.reason, decision.refusal))
             return True
         placement = decision.placement if isinstance(decision, Probe) else None
@@ -103,30 +104,16 @@ class Admitter:
             self._promise(invocation, decision, now)
         elif placement is not None:
             invocation.objective = Objective(None, None, event.late, event.prefer)
-            self._put(placement, invocation, now)
+            self._placer.put(placement, invocation, now)
         else:
             self.waiting[invocation.id] = None
             for lane in plan.lanes(flow, now):
                 plan.touch((lane,))
         return True
 
-    def _start_ahead(self, invocation: Invocation, now: float) -> None:
-        """Start a sandbox for later calls, if calls are refused while a lane is idle because no sandbox is warm."""
-        flow = invocation.flow
-        devices = [lane.device for lane in self.plan.lanes(flow, now) if lacks_sandbox(flow, lane)]
-        device = next((each for each in devices if can_have_new(flow, each, now)), None)
-        outlook = outlook_of(flow, now)
-        if device is None or not outlook.refused_cold(now):
-            return
-        reason = "calls were refused because none was warm"
-        sandbox = self._pool.start(invocation, (device,), reason, Purpose.PLAN, now=now)
-        sandbox.ready_at = now + outlook.start_s(flow.spec, device.spec, now, cold=True)
-        self._pool.release(sandbox, now=now)
-        self._calls.settle(flow, now=now)
-
     def _promise(self, invocation: Invocation, decision: Promised, now: float) -> None:
         placement, objective = decision.placement, invocation.objective
-        self._put(placement, invocation, now)
+        self._placer.put(placement, invocation, now)
         lane = cast(Lane, placement.lane)
         if objective is not None:
             objective.promised = True
@@ -137,64 +124,30 @@ class Admitter:
             Promise(invocation.id, invocation.deadline, placement.ends, placement.cost, kinds, decision.reason)
         )
 
-    def _put(self, placement: PlannedPlace, invocation: Invocation, now: float) -> Block:
-        """Give the call its place in the plan, with a sandbox that is pinned for it."""
-        lane, flow = cast(Lane, placement.lane), invocation.flow
-        sandbox = lane.sandboxes.get(flow.index)
-        if sandbox is None:
-            sandbox = self._pin(lane, invocation, now)
-        block = self.plan.commit(placement, invocation, sandbox, now)
-        self._watch(block.lanes, now)
-        return block
-
-    def _put_all(self, placement: PlannedPlace, members: Sequence[Invocation], now: float) -> Block:
-        """Give several calls one place in the plan."""
-        first, *others = members
-        block = self._put(placement, first, now)
-        for member in others:
-            self._put(replace(placement, block=block), member, now)
-        return block
-
-    def _pin(self, lane: Lane, invocation: Invocation, now: float) -> Sandbox:
-        """Pin a sandbox to the lane, and start or load it at once if it is not warm."""
-        flow = invocation.flow
-        choice = choose_sandbox(flow, lane, outlook_of(flow, now), now)
-        assert choice is not None  # noqa: S101 - the placement has just found one
-        sandbox = choice.sandbox
-        if sandbox is None:
-            reason = f"promised calls will run in it on {lane.device.spec.name}"
-            sandbox = self._pool.start(invocation, (lane.device,), reason, Purpose.PLAN, now=now)
-        pin(self._pool, lane, sandbox)
-        sandbox.ready_at = choice.ready
-        if sandbox.state is HOST_WARM:
-            self._pool.load(sandbox, "promised calls will run in it", invocation.id, now=now)
-        return sandbox
-
     # --- every step -------------------------------------------------------------------------------------
 
     def step(self, now: float) -> None:
         """Look at lanes that are overdue, let blocks start, and let the policy choose waiting calls."""
         plan = self.plan
-        while self._checks and self._checks[0][0] <= now:
-            _, device, number = heappop(self._checks)
-            found = plan.devices.get(device)
-            if found is not None and number < len(found.lanes):
-                lane = found.lanes[number]
-                lane.check_at = inf
-                self._check(lane, now)
-                plan.touch((lane,))
+        short, self._short = self._short, []
+        plan.touch(tuple(short))
+        for lane in self._checks.due(now):
+            self._check(lane, now)
+            plan.touch((lane,))
         self._drop_given_up(now)
+        self.executions.release_broken(now)
         while plan.changed:
             lanes = list(plan.changed.values())
             plan.changed.clear()
             for lane in lanes:
                 self._settle(lane, now)
+            self.executions.release_broken(now)
         if not self.waiting:
             plan.close_unused(now)
 
     def wake_at(self, now: float) -> float:
         """Return when a lane must be looked at, or the policy asked, even if nothing happens."""
-        wake = self._checks[0][0] if self._checks else inf
+        wake = self._checks.next_at()
         own = self.policy.wake_at() if self.waiting else None
         return wake if own is None or own <= now else min(own, wake)
 
@@ -208,9 +161,11 @@ class Admitter:
                 block = self._move_to(block, lane, now)
             if block is not None and can_start(block):
                 self._start(block, now)
+            elif block is not None and not has_slot(block):
+                self._short.append(lane)
             elif not lane.blocks and self.waiting:
                 self._choose_waiting(lane, now)
-        self._watch((lane,), now)
+        self._checks.watch((lane,), now)
 
     def _start(self, block: Block, now: float) -> None:
         """Let a block begin, with the members that it has."""
@@ -225,7 +180,7 @@ class Admitter:
         reason = f"promised; {size} of {block.size} planned calls" if block.size > 1 else "promised"
         self._dispatcher.run_block(list(block.members), sandbox, reason, now=now)
         plan.unpin_unused(block)
-        self._watch(block.lanes, now)
+        self._checks.watch(block.lanes, now)
 
     # --- sandboxes and devices --------------------------------------------------------------------------
 
@@ -237,10 +192,14 @@ class Admitter:
         if sandbox.lane is not None:
             self.plan.touch((sandbox.lane,))
 
+    def flow_closed(self, flow: Flow) -> None:
+        """Let the policy forget a flow, and break the promises of executions that need it."""
+        self.executions.flow_closed(flow)
+        self.policy.closed(flow)
+
     def devices_changed(self, now: float) -> None:
         """Move the blocks of devices that get no more work, or break their promises."""
         plan = self.plan
-        plan.now = now
         plan.devices_changed()
         for found in list(plan.devices.values()):
             if found.device.slots:
@@ -260,15 +219,6 @@ class Admitter:
                 self._replace(block, blame, retired or "its sandbox was lost", now)
 
     # --- overruns ---------------------------------------------------------------------------------------
-
-    def _watch(self, lanes: tuple[Lane, ...], now: float) -> None:
-        """Look at the lanes again when a run or a start has taken so long that a block becomes late."""
-        for lane in lanes:
-            running = None if lane.occupant is None else self.plan.running.get(lane.occupant.id)
-            at = next_check(lane, running, now)
-            if at < lane.check_at:
-                lane.check_at = at
-                heappush(self._checks, (at, lane.device.index, lane.number))
 
     def _check(self, lane: Lane, now: float) -> None:
         """Break promises whose time is over, and make room for the blocks that no longer fit."""
@@ -304,7 +254,7 @@ class Admitter:
             for member in list(block.members):
                 self.break_promise(member, blame, reason, now)
             return
-        self._put_all(placement, block.members, now).blame = blame
+        self._placer.put_all(placement, block.members, now).blame = blame
 
     def _other_place(self, block: Block, first: Invocation, now: float) -> PlannedPlace | None:
         ask = Ask(first, block.flow, now, None, None, ready=block.inputs_at(now))
@@ -328,7 +278,7 @@ class Admitter:
             for member in list(block.members):
                 self.break_promise(member, Blame.PLATFORM, "its place in the plan was lost", now)
             return None
-        made = self._put_all(placement, block.members, now)
+        made = self._placer.put_all(placement, block.members, now)
         made.blame = block.blame
         return made if lane in made.lanes else None
 
@@ -340,13 +290,15 @@ class Admitter:
         self.plan.refund(invocation)
         objective.block = None
         self.promises.broken_by(invocation, blame, reason)
+        if objective.stage is not None:
+            return  # its execution is released
         if objective.late is Late.DROP:
             self._calls.withdraw(invocation, now=now)
             self._outbox.append(Fail(invocation.id, f"its promise was broken: {reason}"))
             self._calls.settle(flow, now=now)
         else:
             del flow.promised[invocation.id]
-            put_back(flow, invocation)
+            queue_in_order(flow, invocation)
 
     # --- calls that wait without a promise --------------------------------------------------------------
 
@@ -378,7 +330,7 @@ class Admitter:
             for call in calls:
                 self.break_promise(call, Blame.PLATFORM, "no sandbox could start", now)
             return
-        self._put_all(placement, calls, now)
+        self._placer.put_all(placement, calls, now)
 
 
 def _due(invocation: Invocation) -> float:

@@ -28,23 +28,24 @@ MAX_AHEAD_S = 1.0  # that a tenant alone may be ahead of its share
 class FlowDemand:
     """The rate and the limit of the calls of one flow that have an objective."""
 
-    __slots__ = ("_at", "_count", "_first", "flow", "limit_s", "size", "width")
+    __slots__ = ("_at", "_count", "_first", "flow", "limit_s", "size", "whole_s", "width")
 
     def __init__(self, flow: "Flow", width: int) -> None:
         self.flow = flow
         self.width = width  # lanes that each of its runs takes
         self.limit_s = inf  # of the last call
+        self.whole_s = inf  # of the execution that it is a stage of, or its own
         self.size = 1  # target size of its blocks
         self._count = 0.0
         self._first: float | None = None
         self._at: float = 0
 
-    def arrived(self, limit_s: float, now: float) -> None:
+    def arrived(self, limit_s: float, whole_s: float, now: float) -> None:
         if self._first is None:
             self._first = now
         self._count = self._count * exp((self._at - now) / RATE_S) + 1
         self._at = now
-        self.limit_s = limit_s
+        self.limit_s, self.whole_s = limit_s, whole_s
 
     def rate(self, now: float) -> float:
         """Return the calls per second, of late."""
@@ -66,11 +67,11 @@ class KindDemand:
         self.unbounded = 0  # lanes with plain runs of which nobody knows when they end
         self._renewed: float | None = None
 
-    def arrived(self, flow: "Flow", width: int, limit_s: float, now: float) -> FlowDemand:
+    def arrived(self, flow: "Flow", width: int, limit_s: float, whole_s: float, now: float) -> FlowDemand:
         demand = self.flows.get(flow.index)
         if demand is None or demand.width != width:
             demand = self.flows[flow.index] = FlowDemand(flow, width)
-        demand.arrived(limit_s, now)
+        demand.arrived(limit_s, whole_s, now)
         return demand
 
     def renew(self, bound: Bound, now: float) -> None:
@@ -104,7 +105,7 @@ class KindDemand:
         """Return the expected work of flows with tighter limits, in lanes. A tenant's counts at most at its share."""
         by_tenant: dict[str, float] = {}
         for each in self.flows.values():
-            if each.limit_s < TIGHTER * limit_s:
+            if each.whole_s < TIGHTER * limit_s:
                 work = each.rate(now) * each.width * (bound(each.flow, each.size) or 0) / each.size
                 tenant = each.flow.key.tenant
                 by_tenant[tenant] = by_tenant.get(tenant, 0) + work

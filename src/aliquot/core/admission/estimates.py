@@ -210,3 +210,18 @@ def plain_bound(
         return run_s + outlook.start_s(spec, on, now, cold=True)
     times = spec.times_on(on)
     return run_s + max(times.cold_s, times.load_s or 0, flow.start_estimate_s or 0)
+
+
+def outlook_of(flow: "Flow", now: float) -> Outlook:
+    """Return the bounds of a flow. The first time it takes over what the flow has learned without objectives."""
+    found = flow.outlook
+    if found is None:
+        found = flow.outlook = Outlook()
+        declared = {own.spec.kind: flow.spec.times_on(own.spec).run_s for own in flow.classes}
+        for kind, run_s in flow.run_estimates_s.items():
+            if declared.get(kind) is None:
+                found.record_run(kind, 1, run_s, first=False, now=now)
+        if flow.start_estimate_s is not None:
+            for kind in declared:
+                found.record_start(kind, flow.start_estimate_s, cold=True, now=now)
+    return found

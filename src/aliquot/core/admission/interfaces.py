@@ -7,13 +7,15 @@ policies do not see them.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Protocol, TypeAlias
 
 from msgspec import Struct
 
+from aliquot.core.admission.placement import Placements
 from aliquot.core.admission.records import Prefer, Refusal
 from aliquot.core.interfaces import Params, RandomSource
+from aliquot.core.model import GraphSpec
 from aliquot.core.view import DeviceView, FlowView, InvocationView, View
 
 
@@ -27,6 +29,17 @@ class Ask(Struct, frozen=True, gc=False):
     cost_limit: float | None
     prefer: Prefer = Prefer.COST
     ready: float = 0  # when its inputs are there, if it is a stage of an execution
+
+
+class GraphAsk(Struct, frozen=True, gc=False):
+    """A whole graph with an objective that is to be executed."""
+
+    graph: GraphSpec
+    flows: Mapping[str, FlowView]  # by stage
+    now: float
+    due: float | None  # a margin before its deadline
+    cost_limit: float | None
+    prefer: Prefer = Prefer.COST
 
 
 class BlockView(Protocol):
@@ -131,6 +144,7 @@ class Admission(ABC):
 
     params_type: ClassVar[type[Params]] = Params
     decides: ClassVar[bool] = True  # whether it is asked at all
+    plans_graphs: ClassVar[bool] = False  # whether it promises executions of graphs as one
 
     def __init__(self, params: Params, generator: RandomSource) -> None:
         self.params = params
@@ -140,6 +154,17 @@ class Admission(ABC):
     @abstractmethod
     def arrived(self, ask: Ask, plan: PlanView, view: View) -> Decision:
         """Return the decision about a call that has just arrived."""
+
+    def candidates(self, ask: GraphAsk, placements: Placements) -> Sequence[Mapping[str, str] | None]:
+        """Return the kinds of devices for the stages of a graph, the preferred ones first. They are tried in turn.
+
+        None tries, stage by stage, the cheapest kind that is in time. Without candidates the graph is refused.
+        """
+        return ()
+
+    def place(self, ask: Ask, plan: PlanView, lanes: Sequence[LaneView]) -> PlannedPlace | None:
+        """Return the place of one stage on one kind of device, or None if there is none in time."""
+        return None
 
     def idle(self, lane: LaneView, plan: PlanView, now: float) -> BlockChoice | None:
         """Return the calls to run now in a lane that is idle and has no blocks, among those that wait."""

@@ -378,4 +378,6 @@ def vacate(sandbox: "Sandbox") -> None:
     for device in sandbox.devices:
         if device.plan is not None:
             device.plan.vacate(sandbox)
+    if sandbox.lane is not None:
+        sandbox.lane.plan.plan.touch((sandbox.lane,))  # it ran outside of lanes, and blocks count on it
     sandbox.occupies = ()

@@ -5,14 +5,51 @@ another lane, or their promises are broken: first those of the flow whose run is
 the one that is due last. No call that is kept is displaced.
 """
 
+from heapq import heappop, heappush
 from math import inf
+from typing import TYPE_CHECKING
 
 from aliquot.core.admission.blocks import Block
 from aliquot.core.admission.lanes import Lane
 from aliquot.core.admission.records import Blame
 from aliquot.core.lifecycle import WARM
 
+if TYPE_CHECKING:
+    from aliquot.core.admission.plan import Plan
+
 CHECK_S = 1e-6  # after the moment at which something becomes late
+
+
+class LaneChecks:
+    """The times at which lanes are looked at even if nothing happens."""
+
+    def __init__(self, plan: "Plan") -> None:
+        self._plan = plan
+        self._heap: list[tuple[float, int, int]] = []  # time, device, lane
+
+    def watch(self, lanes: tuple[Lane, ...], now: float) -> None:
+        """Look at the lanes again when a run or a start has taken so long that a block becomes late."""
+        for lane in lanes:
+            running = None if lane.occupant is None else self._plan.running.get(lane.occupant.id)
+            at = next_check(lane, running, now)
+            if at < lane.check_at:
+                lane.check_at = at
+                heappush(self._heap, (at, lane.device.index, lane.number))
+
+    def due(self, now: float) -> list[Lane]:
+        """Take out the lanes whose time has come."""
+        lanes = []
+        while self._heap and self._heap[0][0] <= now:
+            _, device, number = heappop(self._heap)
+            found = self._plan.devices.get(device)
+            if found is not None and number < len(found.lanes):
+                found.lanes[number].check_at = inf
+                lanes.append(found.lanes[number])
+        return lanes
+
+    def next_at(self) -> float:
+        """Return the time of the next one."""
+        return self._heap[0][0] if self._heap else inf
 
 
 def next_check(lane: Lane, running: Block | None, now: float) -> float:
@@ -21,11 +58,16 @@ def next_check(lane: Lane, running: Block | None, now: float) -> float:
     if running is not None:
         dues = [member.deadline for member in running.members if member.objective and member.objective.promised]
         at = min((due for due in dues if due is not None and due >= now), default=inf)
+    if lane.latest_start < inf and not lane.blocks and running is not None:
+        at = min(at, max((lane.busy_until + max(lane.busy_until, lane.latest_start)) / 2, now))
     if lane.blocks and lane.latest_start < inf:
         expected = lane.busy_until if lane.occupant is not None else now
-        sandbox = lane.blocks[0].sandbox
+        first = lane.blocks[0]
+        sandbox = first.sandbox
         if sandbox is not None and sandbox.state is not WARM and sandbox.invocation is None:
             expected = max(expected, sandbox.ready_at)
+        if not first.has_inputs:
+            expected = max(expected, first.inputs_at(now))
         latest = lane.latest_start + lane.plan.plan.grace_s
         late = latest if expected == inf else (expected + max(expected, latest)) / 2
         at = min(at, max(late, now))

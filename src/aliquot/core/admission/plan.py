@@ -14,7 +14,7 @@ from aliquot.core.admission.demand import (
     KindDemand,
     active_tenants,
 )
-from aliquot.core.admission.estimates import Outlook
+from aliquot.core.admission.estimates import outlook_of
 from aliquot.core.admission.interfaces import Ask, LaneView, PlannedPlace
 from aliquot.core.admission.lanes import DevicePlan, Lane
 from aliquot.core.admission.objective import Objective
@@ -24,6 +24,7 @@ from aliquot.core.device_index import MAX_CANDIDATES, MAX_COMPARED
 from aliquot.core.view import DeviceView, FlowView
 
 if TYPE_CHECKING:
+    from aliquot.core.admission.stages import PlannedStage
     from aliquot.core.device import Device
     from aliquot.core.flow import Flow
     from aliquot.core.pool import Pool
@@ -223,6 +224,13 @@ class Plan:
             self.drop(block)
         self.touch(block.lanes)
 
+    def stage_ended(self, stage: "PlannedStage", now: float) -> None:
+        """Let the stages after one that has ended, or will not run, count on their inputs."""
+        stage.ended = now
+        for lane in stage.lanes_after():
+            lane.plan.refresh((lane,), now)
+            self.touch((lane,))
+
     def drop(self, block: Block) -> None:
         """Take a block that has not started out of its lanes, and unpin its sandbox if no other block counts on it."""
         lane = block.lanes[0]
@@ -299,7 +307,7 @@ class Plan:
         """Count a call that has arrived to the demand on each kind of device that could run it."""
         flow = cast("Flow", ask.flow)
         for name, spec in {own.spec.kind: own.spec for own in flow.classes}.items():
-            self.kind(name).arrived(flow, flow.spec.lanes_on(spec), _limit(ask), ask.now)
+            self.kind(name).arrived(flow, flow.spec.lanes_on(spec), _limit(ask), _whole_limit(ask), ask.now)
 
     def target_size(self, ask: Ask, device: DeviceView) -> int:
         """Return how many calls a new block is reserved for."""
@@ -313,7 +321,7 @@ class Plan:
         lanes = float(kind.lanes)
         if kind.load > HEADROOM_LOAD * kind.lanes:
             bound = lambda flow, size: self.bound_s(flow, device, size)  # noqa: E731 - as in `expected`
-            lanes -= kind.tighter_load(_limit(ask), self.shares(ask.now), ask.now, bound)
+            lanes -= kind.tighter_load(_whole_limit(ask), self.shares(ask.now), ask.now, bound)
         elif not plain_waits:
             return due
         if plain_waits:
@@ -351,21 +359,6 @@ class Plan:
         return ahead if ahead > TOLERANCE_S else None
 
 
-def outlook_of(flow: "Flow", now: float) -> Outlook:
-    """Return the bounds of a flow. The first time it takes over what the flow has learned without objectives."""
-    found = flow.outlook
-    if found is None:
-        found = flow.outlook = Outlook()
-        declared = {own.spec.kind: flow.spec.times_on(own.spec).run_s for own in flow.classes}
-        for kind, run_s in flow.run_estimates_s.items():
-            if declared.get(kind) is None:
-                found.record_run(kind, 1, run_s, first=False, now=now)
-        if flow.start_estimate_s is not None:
-            for kind in declared:
-                found.record_start(kind, flow.start_estimate_s, cold=True, now=now)
-    return found
-
-
 def _may_join(block: Block, objective: Objective, ready: float) -> bool:
     """Return whether the inputs of a call are there when the block starts, and its stages stay in the order of keys."""
     stage = objective.stage
@@ -385,3 +378,12 @@ def _objective(ask: Ask) -> Objective:
 
 def _limit(ask: Ask) -> float:
     return inf if ask.due is None else ask.due - ask.now
+
+
+def _whole_limit(ask: Ask) -> float:
+    """Return the limit by which calls are compared: that of the execution for its stages."""
+    stage = _objective(ask).stage
+    if stage is None:
+        return _limit(ask)
+    execution = stage.execution
+    return inf if execution.deadline is None else execution.deadline - execution.arrived

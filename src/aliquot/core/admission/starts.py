@@ -12,11 +12,15 @@ MAX_LOOKED_AT = 8  # blocks behind one whose sandbox is not ready
 
 def can_start(block: Block) -> bool:
     """Return whether all lanes of a block are free, its sandbox is ready, and the device has a slot and its share."""
-    sandbox, device = block.sandbox, block.lanes[0].device
+    sandbox = block.sandbox
     if sandbox is None or sandbox.state is not WARM or sandbox.invocation is not None or not block.has_inputs:
         return False
-    if any(lane.occupant is not None for lane in block.lanes):
-        return False
+    return all(lane.occupant is None for lane in block.lanes) and has_slot(block)
+
+
+def has_slot(block: Block) -> bool:
+    """Return whether the device has a slot and the share of a block. Calls handed ahead may have taken them."""
+    device = block.lanes[0].device
     spec = device.spec
     if device.running >= device.slots + spec.extra_slots:
         return False

@@ -4,12 +4,13 @@ Kinds of devices are tried from the cheapest on, unless the call prefers an earl
 of its function, or gets one of its own in the order of due times.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 from aliquot.core.admission.interfaces import (
     Admission,
     Ask,
     Decision,
+    GraphAsk,
     LaneView,
     PlannedPlace,
     PlanView,
@@ -17,6 +18,7 @@ from aliquot.core.admission.interfaces import (
     Promised,
     Refused,
 )
+from aliquot.core.admission.placement import Placements
 from aliquot.core.admission.records import Offer, Prefer, Refusal, RefusalCause
 from aliquot.core.interfaces import Params, RandomSource
 from aliquot.core.view import View
@@ -33,6 +35,7 @@ class ReservationParams(Params, frozen=True):
 
 class Reservation(Admission):
     params_type = ReservationParams
+    plans_graphs = True
 
     def __init__(self, params: ReservationParams, generator: RandomSource) -> None:
         super().__init__(params, generator)
@@ -78,6 +81,14 @@ class Reservation(Admission):
                 return Probe(reason, place)
         return None
 
+    def candidates(self, ask: GraphAsk, placements: Placements) -> Sequence[Mapping[str, str] | None]:
+        limit_s = None if ask.due is None else ask.due - ask.now
+        found = placements.candidates(limit_s, ask.cost_limit, ask.prefer)
+        return [*(placement.kinds for placement in found), None]
+
+    def place(self, ask: Ask, plan: PlanView, lanes: Sequence[LaneView]) -> PlannedPlace | None:
+        return self._place(ask, plan, lanes, ask.due)
+
     def _by_kind(self, ask: Ask, plan: PlanView, lanes: Iterable[LaneView]) -> list[list[LaneView]]:
         """Return the lanes by kind of device, the cheapest kind first."""
         kinds: dict[str, list[LaneView]] = {}
@@ -88,7 +99,7 @@ class Reservation(Admission):
     def _least_cost(self, ask: Ask, plan: PlanView, lane: LaneView) -> float:
         return plan.cost(ask.flow, lane.device, plan.bound_s(ask.flow, lane.device) or 0)
 
-    def _place(self, ask: Ask, plan: PlanView, lanes: list[LaneView], due: float | None) -> PlannedPlace | None:
+    def _place(self, ask: Ask, plan: PlanView, lanes: Sequence[LaneView], due: float | None) -> PlannedPlace | None:
         """Return the best place on one kind of device: in a block with room, in a new one, or in a block that grows."""
         device = lanes[0].device
         seconds = plan.bound_s(ask.flow, device) or 0
