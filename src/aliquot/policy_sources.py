@@ -58,7 +58,7 @@ def is_policy_module(module: str) -> bool:
 
 
 def _option(kind: str) -> str:
-    return "policy" if kind == "queueing" else kind
+    return "--policy" if kind == "queueing" else f"--{kind}"
 
 
 def _find_installed(table: Mapping[str, type[T]], name: str, kind: str) -> object:

@@ -32,6 +32,14 @@ def platform(tmp_path_factory):
         yield platform
 
 
+def test_before_the_first_call_commands_say_so(platform):
+    for command in (("logs",), ("activation", "list")):
+        assert platform.aliquot(*command) == "there are no calls yet; aliquot invoke NAME makes one\n"
+    assert platform.aliquot("logs", "--failed") == "no call failed\n"
+    assert platform.aliquot("logs", "--json") == ""
+    assert "session abc: There is no session 'abc'" in platform.aliquot("session", "end", "abc", code=5)
+
+
 @pytest.fixture(scope="module")
 def deployed(platform):
     platform.aliquot("deploy", "sums.py")

@@ -181,7 +181,7 @@ def test_failed_and_slow_calls_are_found(platform):
     platform.aliquot("invoke", "fails", "-p", "why", "bad", code=1)
     (failed,) = platform.json("activation", "list", "fails", "--failed")
     assert platform.json("activation", "list", "--slowest", "--limit", 1)
-    assert platform.aliquot("activation", "list", "echo", "--failed").strip() == "there are none"
+    assert platform.aliquot("activation", "list", "echo", "--failed").strip() == "there are no such calls"
     assert failed["activationId"] in platform.aliquot("logs", "--failed", "fails")
     figures = platform.json("latency", "fails")
     assert (figures["calls"], figures["cold"], figures["failed"]) == (1, 1, 1)

@@ -9,7 +9,7 @@ from aliquot.cli.console import say
 from aliquot.cli.gateway import ACTIONS, AsJson, Data, GatewayClient, annotations_of, completer, connect
 from aliquot.cli.invoke import wait_for_record
 from aliquot.cli.outcomes import describe_status
-from aliquot.cli.recent_calls import MAX_SCANNED, read_moment, scan_calls, took_ms
+from aliquot.cli.recent_calls import MAX_SCANNED, NO_CALLS, read_moment, scan_calls, took_ms
 from aliquot.cli.results import clock, print_json, seconds, show, size, table, text
 from aliquot.sdk.calls import NAMESPACE, activation_path
 from aliquot.sdk.errors import NotFoundError
@@ -76,7 +76,7 @@ def list_(
     elif count:
         say(str(found["activations"]))
     elif not found:
-        say("there are none")
+        say("there are no such calls" if failed or query.keys() - {"limit", "skip"} or skip else NO_CALLS)
     else:
         _table(found)
 

@@ -98,7 +98,7 @@ def list_executions(
         print_json(found)
         return
     if not found:
-        say("there are none; aliquot workflow start NAME begins one")
+        say("there are no executions; aliquot workflow start NAME begins one")
         return
     rows = table("", "execution", "status", ">took", "began", "workflow, name")
     rows.columns[-1].no_wrap = False

@@ -10,7 +10,7 @@ import typer
 from aliquot.cli.console import output, say
 from aliquot.cli.gateway import ACTIONS, TRIGGERS, AsJson, Data, GatewayClient, annotations_of, completer, connect
 from aliquot.cli.outcomes import describe_failure, describe_status
-from aliquot.cli.recent_calls import MAX_SCANNED, scan_calls
+from aliquot.cli.recent_calls import MAX_SCANNED, NO_CALLS, scan_calls
 from aliquot.cli.results import clock, print_json, seconds
 from aliquot.clock import now_ms
 from aliquot.sdk.calls import NAMESPACE
@@ -56,8 +56,11 @@ def logs(
         return
     if which is not None:
         check_known(gateway, which)
-    for record in _failed(gateway, which, last, since) if failed else _recent(gateway, which, last, since):
+    found = list(_failed(gateway, which, last, since) if failed else _recent(gateway, which, last, since))
+    for record in found:
         _print(record, as_json=as_json)
+    if not (found or as_json or follow):
+        say("no call failed" if failed else "there are no such calls" if which or since else NO_CALLS)
     if follow:
         for record in _new(gateway, which):
             if not failed or not record.get("response", {}).get("success"):

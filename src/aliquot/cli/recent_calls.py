@@ -10,6 +10,7 @@ from aliquot.core.errors import InputError
 from aliquot.sdk.calls import NAMESPACE
 
 MAX_SCANNED = 5000
+NO_CALLS = "there are no calls yet; aliquot invoke NAME makes one"
 _MAX_LISTED = 200
 
 

@@ -87,7 +87,7 @@ def show_(session_id: Id, data: Data = None, as_json: AsJson = False) -> None:
 @app.command()
 def end(session_id: Id, data: Data = None, as_json: AsJson = False) -> None:
     """End a session. Its running calls go on."""
-    ended = connect(data).send("DELETE", _path(session_id), "end")
+    ended = connect(data).send("DELETE", _path(session_id), f"session {session_id}")
     if as_json:
         print_json(ended)
     else:
