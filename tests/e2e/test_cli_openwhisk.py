@@ -281,7 +281,7 @@ def test_wskprops_tells_where_the_platform_is(platform, tmp_path):
         (("rule", "create", "r", "nobody", "echo"), 6, "does not exist"),
         (("rule", "enable", "nobody"), 5, "there is no rule nobody, nor any other; `aliquot rule create` makes one"),
         (("activation", "get", "0" * 32), 5, f"activation {'0' * 32}: it does not exist"),
-        (("activation", "cancel", "abc"), 6, "Activation id length is 3 but must be 32."),
+        (("activation", "cancel", "abc"), 6, "abc: this is not an id, which has 32 hexadecimal digits"),
         (("activation", "list", "--since", "soon"), 2, "--since: 'soon' is not a time"),
         (("activation", "list", "--since", "2026-99-01"), 2, "--since: '2026-99-01' is not a time, such as 2026-01-31"),
     ],

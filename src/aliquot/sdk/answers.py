@@ -20,6 +20,7 @@ STATUS = "x-aliquot-status"
 FAILURE = "x-aliquot-failure"
 ACTIVATION = "x-openwhisk-activation-id"
 OPENWHISK_NOT_FOUND = "The requested resource does not exist."
+OPENWHISK_WRONG_LENGTH = "Activation id length is "
 
 
 def check(reply: HttpReply, what: str) -> HttpReply:
@@ -57,6 +58,8 @@ def _about(what: str, text: str) -> str:
     """Put the name of the requested thing before a text, unless the text begins with it."""
     if text == OPENWHISK_NOT_FOUND:
         return f"{what}: it does not exist"
+    if text.startswith(OPENWHISK_WRONG_LENGTH):
+        return f"{what}: this is not an id, which has 32 hexadecimal digits"
     return text if text.startswith((f"{what} ", f"{what}:")) else f"{what}: {text}"
 
 
