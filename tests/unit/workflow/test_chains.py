@@ -22,7 +22,7 @@ class ChainShell(Shell):
         self.dispatched = []
 
     def _run(self, command):
-        chain = command.chain[: self.links]
+        chain = (command.chain.tasks() if command.chain else ())[: self.links]
         while chain and not chain[-1].may_end:
             chain = chain[:-1]
         self.dispatched.append([command.state, *(task.state for task in chain)])
@@ -95,7 +95,7 @@ def test_the_whole_row_is_one_dispatch():
     shell = ChainShell(PLAIN, FUNCTIONS)
     shell.run({"n": 0})
     assert shell.dispatched == [["A", "B", "C"]]
-    assert shell.batches[0][0].chain[1].arguments is None
+    assert shell.batches[0][0].chain.tasks()[1].arguments is None
 
 
 def test_a_chain_ends_only_where_nobody_reads_what_stayed_inside():

@@ -37,6 +37,7 @@ from aliquot.live.store.records import (
 
 NAMESPACES = "namespaces"
 MAX_ENTITIES = 10_000
+MAX_RESOLVED = 10_000  # names whose actions are kept until the next change
 
 _log = structlog.get_logger(__name__)
 E = TypeVar("E", Action, Package, Trigger, Rule)
@@ -99,6 +100,8 @@ class Catalogue:
         self.entities = Entities()
         self._namespaces: dict[str, Namespace] = {}
         self._deployed: dict[tuple[str, str], ResolvedAction] = {}  # by tenant and function; known to the host
+        self._resolved: dict[tuple[str, FullName], ResolvedAction] = {}  # by caller and name, of one generation
+        self._resolved_generation = 0
         self._keys: dict[str, tuple[str, str]] = {}  # by uuid: namespace and digest
         self.ephemeral_keys = ephemeral_keys or EphemeralKeys()
         self._locks: dict[str, asyncio.Lock] = {}
@@ -146,10 +149,16 @@ class Catalogue:
 
     def resolve(self, caller: str, name: FullName) -> ResolvedAction:
         """Resolve a name for a caller, and deploy the action if it is new. Raises as `resolve_action` does."""
+        if self._resolved_generation != self.generation or len(self._resolved) >= MAX_RESOLVED:
+            self._resolved.clear()
+            self._resolved_generation = self.generation
+        known = self._resolved.get((caller, name))
+        if known is not None:
+            return known
         resolved = resolve_action(self.entities, caller, name)
-        known = self._deployed.get((caller, resolved.function))
-        if known is None and resolved.has_code:
+        if resolved.has_code and (caller, resolved.function) not in self._deployed:
             self._update_deployment(caller, resolved.function)
+        self._resolved[caller, name] = resolved
         return resolved
 
     def resolve_with_components(self, caller: str, name: FullName) -> ResolvedAction:

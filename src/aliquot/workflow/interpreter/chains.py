@@ -1,54 +1,14 @@
-"""Chains in an execution: the tasks that may follow in a sandbox, and the states that were passed when they did."""
+"""Chains in an execution: the states that were passed when several tasks have run in one sandbox."""
 
 from typing import TYPE_CHECKING
 
-from aliquot.workflow.interpreter.commands import ChainArgument, ChainedTask
 from aliquot.workflow.interpreter.events import TaskEnded
 from aliquot.workflow.interpreter.frames import Frame
 from aliquot.workflow.interpreter.tokens import TaskPlace
-from aliquot.workflow.language.records import ChainLink, ChainPart
-from aliquot.workflow.language.resources import read_resource
-from aliquot.workflow.values import Value
+from aliquot.workflow.language.records import ChainLink
 
 if TYPE_CHECKING:
     from aliquot.workflow.interpreter.execution import Execution
-
-
-def offered(frame: Frame, place: TaskPlace) -> tuple[ChainedTask, ...]:
-    """Return the tasks that may follow the task of a frame, with the values of variables in their arguments."""
-    made: list[ChainedTask] = []
-    for number, link in enumerate(frame.state.chain, 1):
-        task = _task(frame, place, link, number)
-        if task is None:  # its arguments fail, which its state tells when it is entered
-            break
-        made.append(task)
-    while made and not made[-1].may_end:
-        made.pop()
-    return tuple(made)
-
-
-def _task(frame: Frame, place: TaskPlace, link: ChainLink, number: int) -> ChainedTask | None:
-    resource = read_resource(link.resource)
-    task, key = place.chained(number)
-    try:
-        arguments = (
-            None if link.arguments is None else {name: _argument(frame, part) for name, part in link.arguments.items()}
-        )
-    except (KeyError, IndexError, TypeError):
-        return None
-    name = resource.name if resource is not None else ""
-    return ChainedTask(task, name, link.state, key, arguments, link.may_end)
-
-
-def _argument(frame: Frame, part: ChainPart) -> ChainArgument:
-    if part.step is not None:
-        return ChainArgument(step=part.step, path=part.path)
-    if not part.variable:
-        return ChainArgument(part.value)
-    value: Value = frame.variables[part.variable]
-    for key in part.path:
-        value = value[key]
-    return ChainArgument(value)
 
 
 def advance(run: "Execution", frame: Frame, event: TaskEnded) -> str:

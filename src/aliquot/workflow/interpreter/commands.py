@@ -4,31 +4,10 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from aliquot.workflow.interpreter.offers import ChainOffer
 from aliquot.workflow.values import Value
 
 RUNNING, SUCCEEDED, FAILED, TIMED_OUT, ABORTED = "RUNNING", "SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED"
-
-
-class ChainArgument(Struct, frozen=True, omit_defaults=True):
-    """An argument of a chained task: a value, or the part at a path in the result of an earlier step (from 0)."""
-
-    value: Value = None
-    step: int | None = None
-    path: tuple[str | int, ...] = ()
-
-
-class ChainedTask(Struct, frozen=True, omit_defaults=True):
-    """A task that may run in the sandbox of the one before it. Without arguments it takes the whole result before it.
-
-    The results between stay in the sandbox. A chain may end here only if nothing else reads them (`may_end`).
-    """
-
-    task: str
-    resource: str
-    state: str
-    key: str
-    arguments: dict[str, ChainArgument] | None = None
-    may_end: bool = True
 
 
 class RunTask(Struct, frozen=True, tag=True, omit_defaults=True):
@@ -48,7 +27,7 @@ class RunTask(Struct, frozen=True, tag=True, omit_defaults=True):
     key: str
     token: str | None = None
     until: float | None = None
-    chain: tuple[ChainedTask, ...] = ()
+    chain: ChainOffer | None = None
 
 
 class CancelTask(Struct, frozen=True, tag=True):

@@ -8,6 +8,7 @@ from aliquot.workflow.interpreter import chains, frames
 from aliquot.workflow.interpreter.commands import CancelTask, RunTask
 from aliquot.workflow.interpreter.events import TaskBeat, TaskEnded
 from aliquot.workflow.interpreter.frames import Frame
+from aliquot.workflow.interpreter.offers import ChainOffer
 from aliquot.workflow.interpreter.timers import HEARTBEAT, STATE_TIMEOUT
 from aliquot.workflow.interpreter.tokens import TaskPlace
 from aliquot.workflow.language.resources import function_name
@@ -57,7 +58,8 @@ def start(run: "Execution", frame: Frame, made: dict[str, Value]) -> None:
     if frame.heartbeat_s is not None:
         run.set_timer(frame, run.now + frame.heartbeat_s, HEARTBEAT)
     token = place.token(run.secret) if resource is not None and resource.callback else None
-    chain = chains.offered(frame, place) if frame.state.chain else ()
+    links = frame.state.chain
+    chain = ChainOffer(place, links, frame.variables) if links else None
     run.commands.append(
         RunTask(frame.task, name, arguments, frame.state.name, frame.attempt, place.key(), token, until, chain)
     )

@@ -8,7 +8,7 @@ from aliquot.live.invocations.call import Call, ChainCall, NestedCall
 from aliquot.live.node.base import StepArgument, StepArguments
 from aliquot.live.store.ids import Ids
 from aliquot.workflow.interpreter import RunTask
-from aliquot.workflow.interpreter.commands import ChainedTask
+from aliquot.workflow.interpreter.offers import ChainedTask
 from aliquot.workflow.values import ObjectRef, replace_objects
 
 Links = list[tuple[ChainedTask, ResolvedAction]]
@@ -17,9 +17,9 @@ Links = list[tuple[ChainedTask, ResolvedAction]]
 def links_of(command: RunTask, first: ResolvedAction, resolve: Callable[[ChainedTask], ResolvedAction | None]) -> Links:
     """Return the tasks that can run in the sandbox of the first: those of its group, up to where a chain may end."""
     found: Links = []
-    if not _can_be_chained(first):
+    if command.chain is None or not _can_be_chained(first):
         return found
-    for task in command.chain:
+    for task in command.chain.tasks():
         resolved = resolve(task)
         if resolved is None or not _can_be_chained(resolved) or _place(resolved) != _place(first):
             break

@@ -3,6 +3,7 @@
 from asyncio import Future
 from collections import Counter, deque
 
+from aliquot.live.invocations.activations import note
 from aliquot.live.invocations.call import Call
 from aliquot.live.invocations.workflows.definitions import Definition
 from aliquot.live.invocations.workflows.followed_history import FollowedHistory
@@ -21,8 +22,8 @@ class ExecutionRun:
 
     __slots__ = (
         "begun_tasks", "blocking", "call", "children", "definition", "express", "given", "has_ended", "has_objects",
-        "histories", "inbox", "info", "inner_ms", "log_bytes", "machine", "objects", "queue_entry", "recovering",
-        "rows", "stepping", "stored_timer", "tasks", "unwritten",
+        "histories", "inbox", "info", "inner_ms", "log_bytes", "machine", "note", "objects", "queue_entry",
+        "recovering", "rows", "stepping", "stored_timer", "tasks", "unwritten",
     )  # fmt: skip
     closed = False
 
@@ -31,6 +32,7 @@ class ExecutionRun:
     ) -> None:
         self.call = call
         self.info = info
+        self.note = note("execution", call.id)  # of the records of its tasks
         self.definition = definition
         self.machine = machine
         self.express = express  # nothing of it is stored but its record

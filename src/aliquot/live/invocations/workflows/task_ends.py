@@ -2,7 +2,6 @@
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
 
 from aliquot.core.places import place_text
 from aliquot.live.catalogue.resolving import ResolvedAction
@@ -45,25 +44,25 @@ def end_of_task(call: Call) -> TaskEnd:
         if outcome.pickled is not None and outcome.status is Status.SUCCESS:
             if call.resolved.workflow:
                 found = read_container(call.id, outcome.pickled)
-                return _with_times(call, TaskEnd(TaskEnded(call.id, found.value), found.held))
+                return TaskEnd(_ended(call, found.value), found.held)
             found = read_result(call.id, result, outcome)
             result, held = found.value, found.held
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
         return TaskEnd(TaskEnded(call.id, error=CRASHED, cause=f"The result cannot be read: {error}"))
     if outcome.status is Status.SUCCESS:
-        return _with_times(call, TaskEnd(TaskEnded(call.id, _value_of(call.resolved, result)), held))
+        return TaskEnd(_ended(call, _value_of(call.resolved, result)), held)
     name, cause = _error_of(outcome, result)
-    return _with_times(call, TaskEnd(TaskEnded(call.id, error=name, cause=cause[:MAX_CAUSE_CHARACTERS])))
+    return TaskEnd(_ended(call, error=name, cause=cause[:MAX_CAUSE_CHARACTERS]))
 
 
-def _with_times(call: Call, end: TaskEnd) -> TaskEnd:
-    """Add where a call ran, how long it waited and how long it ran, if it was a function."""
-    outcome, place = call.outcome, call.run.place
-    if outcome is None or not place:
-        return end
+def _ended(call: Call, output: Value = None, error: str | None = None, cause: str = "") -> TaskEnded:
+    """Return the event with where a call ran, how long it waited and how long it ran, if it was a function."""
+    outcome, run = call.outcome, call.run
+    if outcome is None or not run.place:
+        return TaskEnded(call.id, output, error, cause)
     ran_ms = round(outcome.run_s * 1000, 3)
-    event = replace(end.event, device=place_text(place), waited_ms=call.run.wait_ms, ran_ms=ran_ms)
-    return TaskEnd(event, end.held)
+    device = place_text(run.place)
+    return TaskEnded(call.id, output, error, cause, device=device, waited_ms=run.wait_ms, ran_ms=ran_ms)
 
 
 def end_of_child(task: str, finish: Finish, pickled: bytes | memoryview | None, device_ms: dict[str, float]) -> TaskEnd:

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable
+from functools import lru_cache
 
 from msgspec.structs import replace
 
@@ -21,7 +22,7 @@ from aliquot.live.store.ids import Ids
 from aliquot.live.store.records import FullName
 from aliquot.workflow.errors import DATA_LIMIT
 from aliquot.workflow.interpreter import RunTask, TaskEnded
-from aliquot.workflow.interpreter.commands import ChainedTask
+from aliquot.workflow.interpreter.offers import ChainedTask
 
 MISSING, INTERRUPTED = "Function.Missing", "Function.Interrupted"
 MAX_DEPTH = 16
@@ -146,7 +147,7 @@ class TaskCalls:
             payload,
             transaction=outer.transaction,
             cause=run.id,
-            notes=_notes(run.id, task.state, attempt),
+            notes=run.note + _state_note(task.state, attempt),
             session=outer.session,
             followers=(run,),
         )
@@ -161,16 +162,19 @@ class TaskCalls:
         if not self._slots.fits(tenant, 1):
             self._waiting.setdefault(tenant, deque()).append((run, command, resolved))
             return
-        links = links_of(command, resolved, lambda task: self._link(run, task)) if command.chain else []
+        links = links_of(command, resolved, lambda task: self._link(run, task)) if resolved.group else []
         given = arguments_of(command, resolved, links)
         if given.found and not takes_objects(resolved):
             self._fail(run, command.task, NO_OBJECTS.format(command.resource))
             return
-        size = sum(one.size for _, one in given.found)
+        size = sum(one.size for _, one in given.found) if given.found else 0
         if size > SMALL_PAYLOAD_BYTES and not self._payloads.fits(tenant, size) and self._slots.held(tenant):
             self._waiting.setdefault(tenant, deque()).append((run, command, resolved))  # until another task ends
             return
         self._slots.take(tenant, 1)
+        if not given.found:
+            self._start(run, command, resolved, links, given, {})
+            return
         self._with_objects(run, given, lambda held: self._start(run, command, resolved, links, given, held))
 
     def _start(
@@ -187,7 +191,7 @@ class TaskCalls:
         if run.has_ended or not run.awaits(command.task):
             self._release(tenant)
             return
-        if not given.names <= held.keys():
+        if given.found and not given.names <= held.keys():
             self._release(tenant)
             self._fail(run, command.task, OBJECT_LOST)
             return
@@ -260,8 +264,12 @@ class TaskCalls:
 
     def _take(self, run: ExecutionRun, call: Call, end: TaskEnd) -> None:
         """Pass the end of a task on. Its objects count as memory of the namespace as long as they are held."""
+        outcome = call.outcome
+        if not end.held and (outcome is None or outcome.pickled is None):
+            self._ended(run, end)
+            return
         try:
-            reserve(end.held, self._payloads, call.namespace.name, call.outcome)
+            reserve(end.held, self._payloads, call.namespace.name, outcome)
         except BudgetError as error:
             self._fail(run, end.event.task, str(error), DATA_LIMIT)
         else:
@@ -270,6 +278,8 @@ class TaskCalls:
     def _release(self, tenant: str) -> None:
         """Return the place of a task, and begin others that have waited for one."""
         self._slots.give_back(tenant, 1)
+        if not self._waiting:
+            return
         for waiter in list(self._waiting):
             queue = self._waiting.get(waiter)  # a task that fails at once returns its place in between
             while queue and self._slots.fits(waiter, 1):
@@ -278,5 +288,6 @@ class TaskCalls:
                 self._waiting.pop(waiter, None)
 
 
-def _notes(execution: str, state: str, attempt: int) -> str:
-    return note("execution", execution) + note("state", state) + note("attempt", attempt)
+@lru_cache(maxsize=4096)
+def _state_note(state: str, attempt: int) -> str:
+    return note("state", state) + note("attempt", attempt)
