@@ -178,6 +178,10 @@ class Execution:
         """Evaluate a phase of the state, here or beside the event loop."""
         frame.phase = name
         phase = phase_of(frame.state, name)
+        if phase.passes is not None:
+            made_name, part = phase.passes
+            self.made(frame, {made_name: frame.values.get(part, frame.input)})
+            return
         states = {"input": frame.input, **frame.values}
 
         def seed() -> str:

@@ -16,6 +16,7 @@ from aliquot.workflow.values import Value, bounded, kind_of
 
 RESULT_PARTS = ("input", "context", "result")
 ERROR_PARTS = ("input", "context", "errorOutput")
+INPUT = "input"
 RESULT = "result"
 ERROR_OUTPUT = "errorOutput"
 Made = dict[str, Value]
@@ -56,6 +57,8 @@ def enter_phase(fields: Fields, named: Mapping[str, Query | None], template: str
             made[name] = query(inner)
         return made
 
+    if plain and make is None and not others:
+        return Phase(run, passes=("arguments", INPUT))
     return phase(run, arguments, *named.values())
 
 
@@ -77,6 +80,8 @@ def leave_phase(fields: Fields) -> Phase:
             made["assign"] = assign.run(scope.at(result))
         return made
 
+    if select is None and output is None and assign is None and "ResultPath" not in fields.raw:
+        return Phase(run, passes=("output", RESULT))
     return phase(run, select, output, assign)
 
 
@@ -105,6 +110,8 @@ def expression_leave(fields: Fields, parts: tuple[str, ...], part: str) -> Phase
     def run(scope: Scope) -> Made:
         return _left(scope.states[part] if output is None else output.run(scope), assign, scope)
 
+    if output is None and assign is None:
+        return Phase(run, passes=("output", part))
     return phase(run, output, assign)
 
 
@@ -116,7 +123,7 @@ def through_phase(fields: Fields) -> Phase:
     output = fields.path("OutputPath")
     assign = assigned(fields, ("input", "context"))
     if output is None and assign is None and "InputPath" not in fields.raw:
-        return Phase(lambda scope: {"output": scope.input})
+        return Phase(lambda scope: {"output": scope.input}, passes=("output", INPUT))
 
     def run(scope: Scope) -> Made:
         inner = scope.at(start(scope))

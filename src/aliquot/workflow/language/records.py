@@ -30,11 +30,13 @@ class Complaint(NamedTuple):
 class Phase(NamedTuple):
     """A part of a state that evaluates queries. It returns JSON, so that another process can evaluate it.
 
-    `slow` phases are always evaluated beside the event loop.
+    `slow` phases are always evaluated beside the event loop. A phase that only passes a value on is not run: `passes`
+    names what it makes, and the input, result or error output that this is.
     """
 
     run: Callable[[Scope], dict[str, Value]]
     slow: bool = False
+    passes: tuple[str, str] | None = None
 
 
 class Retrier(NamedTuple):
