@@ -6,6 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 from command_line import run_here
+from pages import DocumentPage
 
 from aliquot.core.errors import InputError
 from aliquot_bench.benches import BENCHES
@@ -94,6 +95,21 @@ def test_a_line_above_every_table_says_what_is_assumed(tmp_path, monkeypatch):
     written = (tmp_path / "o.md").read_text()
     assert written.count("assumed: D = 1") == 2, "one table and the goals"
     assert written.count("assumed: D = 4") == 1
+
+
+def test_the_section_on_citing_runs_as_printed(tmp_path, monkeypatch):
+    section = DocumentPage("references.md").section("To cite Aliquot")
+    monkeypatch.setitem(BENCHES, "fairness", lambda _: TwoTables())
+    told, measured = (run_here(*words, cwd=tmp_path, environment=dict(os.environ)).out for words in section.commands())
+    number = told.split()[-1]
+    assert f"version = {{{number}}}" in section.blocks("bibtex")[0]
+    last = measured.splitlines()[-2]  # before the file that was written
+    pattern = re.escape(section.blocks("text")[0].strip())
+    pattern = pattern.replace(
+        re.escape("2 cores, Python 3.11.7, Linux 6.1.0, 2026-01-31"), r"\d+ cores?, Python .*, \d{4}-.*"
+    )
+    assert re.fullmatch(pattern, last), last
+    assert (tmp_path / "fairness.json").is_file()
 
 
 @pytest.mark.parametrize("name", BENCHES)

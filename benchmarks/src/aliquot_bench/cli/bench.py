@@ -1,9 +1,12 @@
 """The command `aliquot bench`."""
 
+import os
+import platform
 import signal
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
+from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,7 +17,9 @@ import typer
 from aliquot.assemble import look_up
 from aliquot.cli.commands import STUDY
 from aliquot.cli.console import check_distinct, check_writable, errors, output, progress, say, write_file
+from aliquot.cli.results import count as count_of
 from aliquot.core.errors import InputError
+from aliquot.version import __version__
 from aliquot_bench.environments import cache_folder
 
 # A copy of the names in the table, because importing the table takes a second.
@@ -78,6 +83,7 @@ def bench(
         output.print(rich_table(rows))
     say(f"assumed: {result.assumed}")
     output.print(goals_table(result.goals))
+    say(f"to cite this: {_citation(name, quick=quick)}")
     if json is not None:
         write_file(json, result.to_json(), "--json")
         say(f"wrote {json}")
@@ -87,6 +93,14 @@ def bench(
     if plot is not None:
         chosen.draw(plot)
         say(f"wrote {plot}")
+
+
+def _citation(name: str, *, quick: bool) -> str:
+    """Return what a reader needs to repeat the measurement: version, command, machine and day."""
+    command = f"`aliquot bench {name}{' --quick' if quick else ''}`"
+    cores = count_of(len(os.sched_getaffinity(0)), "core")
+    machine = f"{cores}, Python {platform.python_version()}, {platform.system()} {platform.release()}"
+    return f"aliquot {__version__}, {command}, {machine}, {datetime.now(UTC).date().isoformat()}"
 
 
 def _find_traces(name: str, data: Path | None, stack: ExitStack) -> Path:
