@@ -43,6 +43,8 @@ def test_the_wheel_of_aliquot_carries_only_the_product():
         "aliquot.sim",
         "aliquot.storage",
         "aliquot.testing",
+        "aliquot.web",
+        "aliquot.whatif",
         "aliquot.workflow",
     }
 
