@@ -9,7 +9,7 @@ import pytest
 from aliquot.core.errors import InputError
 from aliquot_bench.base import BenchRequest
 from aliquot_bench.environments import MeasurementError, prepare
-from aliquot_bench.latency import LatencyBench, wrk
+from aliquot_bench.latency import LatencyBench, gateways, wrk
 from aliquot_bench.latency.figures import (
     BARE,
     BEFORE,
@@ -17,6 +17,7 @@ from aliquot_bench.latency.figures import (
     PlatformFigures,
     TargetResult,
     best_peer,
+    gateway_table,
     goals,
     load_of_others,
     ratio,
@@ -95,6 +96,18 @@ def test_all_kinds_of_calls_are_measured():
     assert all(one.per_second > 0 and one.cpu_us for one in found.values())
     rows = tables([measured(OURS, sample(1, 100))], PlatformFigures(), "title", list(found.values()))[-1].rows
     assert [row[0] for row in rows] == list(found)
+
+
+@needs_wrk
+def test_processor_time_is_told_apart_by_process(monkeypatch):
+    monkeypatch.setattr(gateways, "COUNTS", (1, 2))
+    one, two = gateways.measure_gateways(1, 1, lambda _: None)
+    assert (one.gateways, two.gateways) == (1, 2)
+    assert one.gateways_us == 0
+    assert min(one.server_us, one.others_us, two.server_us, two.gateways_us, two.others_us) > 0
+    first, second = gateway_table([one, two]).rows
+    assert first[:3] == ["1", one.server_us, None]
+    assert second[4] == two.server_us + two.gateways_us + two.others_us
 
 
 def test_without_wrk_it_says_how_to_get_it(monkeypatch):

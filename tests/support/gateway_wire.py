@@ -58,7 +58,7 @@ SERVED = {"fast": True, "forwarded": False, "keep_alive_s": 5}
 async def forwarded(app, settings):
     """Yield the application and the HTTP protocol of a gateway process, which here is a part of this one."""
     ours, theirs = socket.socketpair()
-    start = GatewayStart(settings, count=1, backlog=128, grace_s=1, certificate=None, certificate_key=None)
+    start = GatewayStart(settings, count=1, grace_s=1, certificate=None, certificate_key=None)
     loop = asyncio.get_running_loop()
     gateway_end = loop.create_unix_connection(lambda: GatewayLink(app, start), sock=ours)
     (transport, _), (_, link) = await asyncio.gather(

@@ -340,7 +340,7 @@ async def _first_key(catalogue: Catalogue) -> tuple[str, str, bool]:
 def _uvicorn_config(settings: ServerSettings, app: Gateway, gateway_settings: GatewaySettings) -> uvicorn.Config:
     protocol = make_protocol(app.invoke, app.request_ids, gateway_settings, app.payloads, app.connections)
     tls = (None, None) if settings.tls is None else (settings.tls.certificate, settings.tls.key)
-    return make_config(app, protocol, app.connections.backlog, settings.grace_s, *tls)
+    return make_config(app, protocol, settings.grace_s, *tls, backlog=app.connections.backlog)
 
 
 async def _start_gateways(
@@ -359,7 +359,7 @@ async def _start_gateways(
     await placing  # its children are in its CPU group
 
     tls = (None, None) if settings.tls is None else (str(settings.tls.certificate), str(settings.tls.key))
-    start = GatewayStart(gateway_settings, settings.gateways, app.connections.backlog, settings.grace_s, *tls)
+    start = GatewayStart(gateway_settings, settings.gateways, settings.grace_s, *tls)
     return GatewayProcesses(app, start, listeners)
 
 

@@ -25,6 +25,7 @@ from aliquot_bench.latency.figures import (
     load_of_others,
     tables,
 )
+from aliquot_bench.latency.gateways import COUNTS, GatewayFigures, measure_gateways
 from aliquot_bench.latency.kinds import KindFigures, measure_kinds
 from aliquot_bench.latency.picture import draw
 from aliquot_bench.latency.platform import AliquotTarget, TorchStart, measure_torch
@@ -61,6 +62,7 @@ class LatencyBench:
         self._measured: dict[str, TargetResult] = {}
         each_round = len(self._baselines) + len(self._own)
         self.steps = len(self._peers) + self._rounds * each_round + self._peer_rounds * len(self._peers) + 2
+        self.steps += self._peer_rounds * len(COUNTS)
 
     def downloads(self) -> dict[str, int]:
         return downloads(self._peer_names)
@@ -85,9 +87,12 @@ class LatencyBench:
         kinds, reason = self._kinds()
         if reason:
             self._measured["kinds"] = TargetResult("Aliquot, kinds of calls", "", reason=reason)
+        gateways, reason = self._gateways(on_step)
+        if reason:
+            self._measured["gateways"] = TargetResult("Aliquot, gateway processes", "", reason=reason)
         extras, found = _extras(self._ours, torch), list(self._measured.values())
         before = None if self._before is None else _extras(self._before, None)
-        shown = tables(found, extras, self._title(), kinds, before)
+        shown = tables(found, extras, self._title(), kinds, before, gateways)
         return BenchResult("latency", self._quick, goals(found, extras), shown, self.assumed)
 
     def draw(self, path: Path) -> None:
@@ -122,6 +127,12 @@ class LatencyBench:
     def _kinds(self) -> tuple[list[KindFigures], str]:
         try:
             return measure_kinds(self._seconds), ""
+        except (MeasurementError, CallError) as error:
+            return [], str(error)
+
+    def _gateways(self, on_step: Callable[[str], None]) -> tuple[list[GatewayFigures], str]:
+        try:
+            return measure_gateways(self._seconds, self._peer_rounds, on_step), ""
         except (MeasurementError, CallError) as error:
             return [], str(error)
 

@@ -6,8 +6,9 @@ from statistics import median
 
 from msgspec import Struct
 
+from aliquot_bench.latency.gateways import GatewayFigures
 from aliquot_bench.latency.kinds import KindFigures
-from aliquot_bench.latency.targets import LoadSample
+from aliquot_bench.latency.targets import CALLERS, LoadSample
 from aliquot_bench.result import Goal, ResultTable, at_least, at_most, cell
 
 BARE, OURS, BEFORE = "ASGI echo", "Aliquot", "Aliquot, before"
@@ -187,6 +188,7 @@ def tables(
     title: str,
     kinds: Sequence[KindFigures] = (),
     before: PlatformFigures | None = None,
+    gateways: Sequence[GatewayFigures] = (),
 ) -> list[ResultTable]:
     """Make the tables of the compared servers, of Aliquot alone, and of targets without valid samples.
 
@@ -210,7 +212,25 @@ def tables(
         columns = ["", "p50 ms, 32", "p99 ms, 32", "requests/s, 32", "CPU µs each"]
         rates: list[list[str | float | None]] = [[one.kind, *_figures_of(one)] for one in kinds]
         found.append(ResultTable("Aliquot: kinds of warm calls", columns, rates))
+    if gateways:
+        found.append(gateway_table(gateways))
     return [*found, ResultTable("Left out", ["", "version", "why"], left_out)] if left_out else found
+
+
+def gateway_table(figures: Sequence[GatewayFigures]) -> ResultTable:
+    """Make the table of the processor time of a call by process."""
+    columns = ["`--gateways`", "server µs", "gateway processes µs", "sandboxes µs", "all µs", "requests/s here"]
+    columns.append("requests/s that the server's process allows")
+    rows: list[list[str | float | None]] = [
+        [
+            str(one.gateways),
+            one.server_us,
+            one.gateways_us if one.gateways > 1 else None,
+            *(one.others_us, one.all_us, one.per_second, one.most_per_second),
+        ]
+        for one in figures
+    ]
+    return ResultTable(f"Aliquot: processor time of a call by process, {CALLERS} callers", columns, rows)
 
 
 def _platform_table(extras: PlatformFigures, before: PlatformFigures | None) -> ResultTable:

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import uvicorn
 
 from aliquot.live.gateway.http.accepted_connections import AcceptedConnections
+from aliquot.live.gateway.http.listeners import BACKLOG
 
 
 class HttpProcesses(Protocol):
@@ -90,10 +91,10 @@ class HttpServer(uvicorn.Server):
 def make_config(
     app: Callable[..., Any],
     protocol: type[asyncio.Protocol],
-    backlog: int,
     grace_s: float,
     certificate: str | Path | None,
     certificate_key: str | Path | None,
+    backlog: int = BACKLOG,
 ) -> uvicorn.Config:
     """Return the configuration of a server with this HTTP protocol, which leaves logs and signals to us."""
     return uvicorn.Config(

@@ -65,7 +65,6 @@ class GatewayStart(Struct, array_like=True):
 
     settings: GatewaySettings
     count: int  # of gateway processes
-    backlog: int
     grace_s: float
     certificate: str | None
     certificate_key: str | None

@@ -81,7 +81,7 @@ class _GatewayServer(uvicorn.Server):
 
 def _config(link: SchedulerLink, start: GatewayStart) -> uvicorn.Config:
     protocol = forwarding_protocol(link, start.settings)
-    return make_config(link, protocol, start.backlog, start.grace_s, start.certificate, start.certificate_key)
+    return make_config(link, protocol, start.grace_s, start.certificate, start.certificate_key)
 
 
 async def _serve(place: int, connection: socket.socket, counts_fd: int, listeners: list[socket.socket]) -> None:

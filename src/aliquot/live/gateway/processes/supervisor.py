@@ -30,6 +30,8 @@ class GatewayProcesses:
         self._start = start
         self._listeners = listeners
         self._counts = ConnectionCounts.create(count)
+        for listener in listeners:
+            listener.listen(app.connections.backlog)
         self._links: list[GatewayLink | None] = [None] * count
         self._ready = [asyncio.Event() for _ in range(count)]
         self._tasks = [asyncio.create_task(self._keep(place)) for place in range(count)]
