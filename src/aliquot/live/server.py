@@ -339,8 +339,8 @@ async def _first_key(catalogue: Catalogue) -> tuple[str, str, bool]:
 
 def _uvicorn_config(settings: ServerSettings, app: Gateway, gateway_settings: GatewaySettings) -> uvicorn.Config:
     protocol = make_protocol(app.invoke, app.request_ids, gateway_settings, app.payloads, app.connections)
-    tls = (None, None) if settings.tls is None else (settings.tls.certificate, settings.tls.key)
-    return make_config(app, protocol, settings.grace_s, *tls, backlog=app.connections.backlog)
+    certificate, key = (None, None) if settings.tls is None else (settings.tls.certificate, settings.tls.key)
+    return make_config(app, protocol, settings.grace_s, certificate, key, app.connections.backlog)
 
 
 async def _start_gateways(
