@@ -38,7 +38,7 @@ def test_an_imported_trace_is_simulated_at_the_load_asked_for(llm_data):
 
 
 def test_an_import_lists_only_the_functions_that_are_called(llm_data):
-    assert "wrote 5 calls of 1 flows" in aliquot(*IMPORT, "--calls", 5, cwd=llm_data)
+    assert "wrote 5 calls of 1 flow and 1 tenant" in aliquot(*IMPORT, "--calls", 5, cwd=llm_data)
     assert [line.partition(",")[0] for line in (llm_data / "F.csv").read_text().splitlines()] == ["name", "code"]
 
 
