@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from aliquot.sdk.errors import BusyError, FunctionError, Refused, RemoteError, SdkError
     from aliquot.sdk.function import Function, Handle
     from aliquot.sdk.session import Session
+    from aliquot.sdk.volumes import volume
     from aliquot.sdk.workflow.decorator import Workflow
     from aliquot.sdk.workflow.here import parallel, sleep, wait_for
     from aliquot.sdk.workflow.options import Retry
@@ -40,6 +41,7 @@ __all__ = [
     "parallel",
     "sleep",
     "task",
+    "volume",
     "wait_for",
 ]
 
@@ -50,6 +52,7 @@ _NAMES = {  # by module of the SDK
     "errors": ("BusyError", "FunctionError", "Refused", "RemoteError", "SdkError"),
     "function": ("Function", "Handle"),
     "session": ("Session",),
+    "volumes": ("volume",),
     "workflow.decorator": ("Workflow",),
     "workflow.here": ("parallel", "sleep", "wait_for"),
     "workflow.options": ("Retry",),

@@ -13,7 +13,8 @@ from live_platform import QuickPlatform
 from places import ROOT
 
 HOW_TO_NAMES = (
-    "first-function", "groups", "models", "schedules", "secrets", "serve-a-model", "streaming", "workflows",
+    "first-function", "groups", "models", "schedules", "secrets", "serve-a-model", "streaming", "volumes",
+    "workflows",
 )  # fmt: skip
 HOW_TOS = [ROOT / "docs" / "how-to" / f"{name}.md" for name in HOW_TO_NAMES]
 PAGES = [*sorted((ROOT / "examples").glob("*/README.md")), *HOW_TOS]

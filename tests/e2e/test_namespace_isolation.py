@@ -22,6 +22,7 @@ READ_FIRST = ("get", "head", "post", "patch", "put", "delete")
 # These routes have placeholders, but show no content of a namespace.
 SHOW_NOTHING = {
     "/api/v1/namespaces/{namespace}/limits",
+    "/api/v1/namespaces/{namespace}/volumes/{volume}/files",  # without a path, which is no placeholder
     "/api/v1/namespaces/{namespace}/limits/{name}",
     "/api/v1/namespaces/{namespace}/activations/{id}/logs",
     "/api/v1/observe/activations/{id}/timeline",  # times and causes alone
@@ -101,6 +102,8 @@ def furnished(server):
     put("rules/rings", trigger="/_/bell", action="/_/own", annotations=PAIRS)
     put("alarms/bell", cron="0 0 1 1 *", payload={"mark": MARK})
     put(f"secrets/{MARK}", variables={"TOKEN": SECRET})
+    put(f"volumes/{MARK}", size=2**20)
+    put(f"volumes/{MARK}/files?path={MARK}", text=SECRET)
     action = {"name": "own", "namespace": "_", "backendMethod": "GET", "backendUrl": "x", "secureKey": MARK}
     route = {"gatewayBasePath": "/shop", "gatewayPath": "/own", "gatewayMethod": "get", "action": action}
     client.post("/api/v1/web/whisk.system/apimgmt/createApi", json={"apidoc": route}).raise_for_status()
@@ -121,6 +124,7 @@ def furnished(server):
         "trigger": ["bell"],
         "dataset": [MARK],
         "secret": [MARK],
+        "volume": [MARK],
         "path": ["shop/own", "shop"],
         "id": ids,
         "uuid": [key.partition(":")[0]],

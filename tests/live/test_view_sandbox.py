@@ -15,6 +15,7 @@ from viewers import descriptors_of_fuse, viewer
 
 from aliquot.live.node.base import Status
 from aliquot.live.node.isolation import NO_ISOLATION
+from aliquot.live.node.sandbox_views import SandboxViews
 from aliquot.storage.records import Found
 from aliquot.testing.waiting import wait_on_loop
 
@@ -39,7 +40,7 @@ def see(tmp_path, origin, scene, **settings):
     with viewer(tmp_path / "cache", {"pictures": origin, "secret": origin}) as shown:
 
         async def with_views(rig):
-            rig.node._views = shown
+            rig.node._views = SandboxViews(shown)
             await scene(rig, shown)
 
         play(tmp_path / "data", with_views, **settings)

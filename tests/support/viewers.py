@@ -1,4 +1,4 @@
-"""The node's `DatasetViews` for tests of sandboxes, served by a real cache in this process."""
+"""The node's `ViewProvider` for tests of sandboxes, served by a real cache in this process."""
 
 import contextlib
 from collections.abc import Iterator, Mapping

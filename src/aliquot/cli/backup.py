@@ -13,7 +13,7 @@ from aliquot.core.errors import InputError
 from aliquot.live.store.backup import DataParts, restore_backup, write_backup
 from aliquot.sdk.server import find_folder
 
-PARTS = DataParts(("fabric/accesses.db",), ("fabric/models",))  # of the storage agent
+PARTS = DataParts(("fabric/accesses.db",), ("fabric/models",), "volumes")  # of the storage agent
 
 
 def backup(
@@ -24,8 +24,8 @@ def backup(
     """Back up a server into one file, while it runs or after it stopped.
 
     The file has namespaces, functions, records, accepted calls, the journal, the operator's token, secrets with their
-    key, and models, as they were at one moment. Keep it secret. Environments and cached files of datasets are not in
-    it: they are made again.
+    key, and models, as they were at one moment, and the files of volumes. Keep it secret. Environments and cached files
+    of datasets are not in it: they are made again.
 
     For example: [bold]aliquot backup monday.tar.gz[/]
     """

@@ -31,6 +31,7 @@ COMMANDS = {
     "session": CommandEntry("session.app", DEVELOP),
     "dataset": CommandEntry("dataset.app", DEVELOP),
     "secret": CommandEntry("secret.app", DEVELOP),
+    "volume": CommandEntry("volume.app", DEVELOP),
     "workflow": CommandEntry("workflow.app", DEVELOP),
     "kernel": CommandEntry("kernel.app", DEVELOP),
     "logs": CommandEntry("logs.logs", DEVELOP),

@@ -35,6 +35,8 @@ KeptSize = Annotated[
     typer.Option(help="The maximum size of its entities, code, queued calls and records. 0 means the default."),
 ]
 
+VolumeSize = Annotated[str | None, typer.Option(help="The sizes of its volumes together at most. 0 means the default.")]
+
 
 @app.command()
 def create(
@@ -44,11 +46,12 @@ def create(
     concurrent: Concurrent = None,
     fires_per_minute: Fires = None,
     kept_size: KeptSize = None,
+    volume_size: VolumeSize = None,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
     """Create a namespace and print its key. It is shown only once, because the platform keeps only a digest."""
-    body = {"name": name, **_changes(weight, per_minute, concurrent, fires_per_minute, kept_size)}
+    body = {"name": name, **_changes(weight, per_minute, concurrent, fires_per_minute, kept_size, volume_size)}
     made = connect(data).send("POST", PATH, f"namespace {name}", body=body, operator=True)
     _print_key(made, as_json=as_json)
 
@@ -83,14 +86,16 @@ def set_(
     concurrent: Concurrent = None,
     fires_per_minute: Fires = None,
     kept_size: KeptSize = None,
+    volume_size: VolumeSize = None,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
     """Change the weight or the quotas of a namespace. Values that are not given stay."""
-    changes = _changes(weight, per_minute, concurrent, fires_per_minute, kept_size)
+    changes = _changes(weight, per_minute, concurrent, fires_per_minute, kept_size, volume_size)
     if not changes:
         raise InputError(
-            "nothing to change; give --weight, --per-minute, --concurrent, --fires-per-minute, --kept-size"
+            "nothing to change; give --weight, --per-minute, --concurrent, --fires-per-minute, --kept-size, "
+            "--volume-size"
         )
     changed = _send(connect(data), "PATCH", name, body=changes)
     if as_json:
@@ -101,7 +106,8 @@ def set_(
         weight_text = text(changed["weight"])
         rates = f"calls a minute: {calls}, at once: {at_once}, fires a minute: {fires}"
         kept = "" if changed["keptBytes"] is None else f", kept: {size(changed['keptBytes'])}"
-        say(f"{name}: weight {weight_text}, {rates}{kept}")
+        volumes = "" if changed["volumeBytes"] is None else f", in volumes: {size(changed['volumeBytes'])}"
+        say(f"{name}: weight {weight_text}, {rates}{kept}{volumes}")
 
 
 @app.command()
@@ -144,6 +150,7 @@ def _changes(
     concurrent: int | None,
     fires_per_minute: int | None,
     kept_size: str | None,
+    volume_size: str | None,
 ) -> dict[str, Any]:
     """Return the changes for the platform. Null means no limit, and absent values stay."""
     bounds = {
@@ -151,6 +158,7 @@ def _changes(
         "concurrentInvocations": concurrent,
         "firesPerMinute": fires_per_minute,
         "keptBytes": None if kept_size is None else parse_size(kept_size, "--kept-size"),
+        "volumeBytes": None if volume_size is None else parse_size(volume_size, "--volume-size"),
     }
     changes: dict[str, Any] = {key: value or None for key, value in bounds.items() if value is not None}
     return changes if weight is None else {"weight": weight, **changes}

@@ -30,6 +30,7 @@ from aliquot.live.catalogue.secrets import SecretRegistry
 from aliquot.live.catalogue.system.packages import system_entities
 from aliquot.live.console.serving import ConsoleServer, listen_for_console
 from aliquot.live.datasets.fabric import Fabric
+from aliquot.live.datasets.settings import with_reserve
 from aliquot.live.device.service_cpu import ServiceCpu
 from aliquot.live.expressions.workers import ExpressionWorkers
 from aliquot.live.gateway.app import Gateway
@@ -57,6 +58,7 @@ from aliquot.live.node.local import LocalNode
 from aliquot.live.node.network.client import NodeNetwork
 from aliquot.live.node.network.messages import ApiAddress, RelaySettings
 from aliquot.live.node.sandbox_resources import tag_of
+from aliquot.live.node.sandbox_views import SandboxViews
 from aliquot.live.profile.log import ProfileLog
 from aliquot.live.settings import ServerSettings
 from aliquot.live.store.base import StoreError
@@ -148,7 +150,11 @@ async def _serve(
     store = await _open_store(settings, data)
     json_checker = JsonChecker()
     services = ServiceCpu(tag_of(data.path))
-    fabric = Fabric(store, settings.fabric, partial(services.place, "storage"))
+    fabric = Fabric(
+        store,
+        with_reserve(settings.fabric, data.path, settings.gateway.disk_reserve_bytes),
+        partial(services.place, "storage"),
+    )
     connections = AcceptedConnections()
     node = LocalNode(
         data.path,
@@ -160,7 +166,7 @@ async def _serve(
         shared_buffers_bytes=settings.host_memory_bytes // 8,
         replies_bytes=settings.gateway.replies_bytes,
         descriptors=shares,
-        views=fabric.readers,
+        views=SandboxViews(fabric.readers, fabric.volume_mounts),
         environment_limits=settings.gateway.environments,
         python=settings.python,
         network=NodeNetwork(_relay_settings(settings, listeners[0]), connections.put, partial(services.place, "relay")),

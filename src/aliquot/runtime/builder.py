@@ -73,7 +73,7 @@ def main() -> None:
             "scratch_bytes": _MEMORY_FILES_BYTES,
             "file_bytes": settings["file_bytes"],
             "processes": settings["processes"],
-            "view": None,
+            "views": [],
         },
     )
     if settings["memory_bytes"] is not None:

@@ -186,12 +186,18 @@ def restrict_calls(layers: dict[str, Any], settings: dict[str, Any]) -> None:
 
 
 def mount_own_files(layers: dict[str, Any], settings: dict[str, Any]) -> None:
-    """Mount the scratch directory and the datasets that only this sandbox sees."""
+    """Mount the scratch directory, and the datasets and volumes that only this sandbox sees."""
     owner = os.getuid() if settings["uid"] is None else settings["uid"]
     mounts.mount_scratch(owner, settings["scratch_bytes"], [*layers["visible"], *layers["writable"]])
-    if settings["view"] is not None:
-        linux.attach_mount(settings["view"], mounts.DATASETS)
-        os.close(settings["view"])
+    for target, fd in settings["views"]:
+        linux.attach_mount(fd, target)
+        os.close(fd)
+
+
+def take_views(request: dict[str, Any], fds: list[int]) -> list[tuple[str, int]]:
+    """Take the descriptors of a sandbox's views off the end, and return each with the place where it belongs."""
+    targets = request["views"]
+    return list(zip(targets, [fds.pop() for _ in targets][::-1]))  # noqa: B905 - Python 3.9 on
 
 
 def set_oom_score() -> None:
@@ -251,4 +257,6 @@ def _rules(layers: dict[str, Any], scratch: str) -> list[tuple[str, int]]:
     rules += [("/proc", landlock.WRITE_FILES), (scratch, landlock.EVERYTHING)]
     # Without a mount namespace all processes share it, but semaphores need it.
     rules.append(("/dev/shm", landlock.EVERYTHING))  # noqa: S108
+    if mounts.VOLUMES in layers["views"]:
+        rules.append((mounts.VOLUMES, landlock.EVERYTHING))
     return rules

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import functools
 import os
-import stat
 import struct
 
 from . import linux
@@ -67,9 +67,17 @@ def _allow(ruleset: int, path: str, access: int) -> None:
     except OSError:
         return
     try:
-        if not stat.S_ISDIR(os.fstat(fd).st_mode):
-            access &= _FOR_FILES
-        rule = ctypes.create_string_buffer(struct.pack("<Qi", access, fd), 12)
-        linux.syscall(_ADD_RULE, ruleset, _PATH_BENEATH, rule, 0, what=f"landlock_add_rule {path}")
+        try:
+            _add_rule(ruleset, path, fd, access)
+        except OSError as error:
+            # It is not a directory. A question for its type would wait for the server of a mount that has none yet.
+            if error.errno != errno.EINVAL:
+                raise
+            _add_rule(ruleset, path, fd, access & _FOR_FILES)
     finally:
         os.close(fd)
+
+
+def _add_rule(ruleset: int, path: str, fd: int, access: int) -> None:
+    rule = ctypes.create_string_buffer(struct.pack("<Qi", access, fd), 12)
+    linux.syscall(_ADD_RULE, ruleset, _PATH_BENEATH, rule, 0, what=f"landlock_add_rule {path}")

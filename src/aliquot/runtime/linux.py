@@ -110,15 +110,15 @@ def restrict_mounts(path: str, *, devices: bool = False) -> None:
     )  # fmt: skip
 
 
-def detached_mount(kind: str, options: dict[str, str | None]) -> int:
-    """Make a read-only mount that is not attached yet, and return its descriptor. Options without a value are flags."""
+def detached_mount(kind: str, options: dict[str, str | None], *, writable: bool = False) -> int:
+    """Make a mount that is not attached yet, and return its descriptor. Options without a value are flags."""
     context = syscall(_FSOPEN, ctypes.c_char_p(kind.encode()), _CLOEXEC, what=f"fsopen {kind}")
     try:
         for name, value in options.items():
             command, text = (_SET_FLAG, None) if value is None else (_SET_STRING, ctypes.c_char_p(value.encode()))
             syscall(_FSCONFIG, context, command, ctypes.c_char_p(name.encode()), text, 0, what=f"fsconfig {name}")
         syscall(_FSCONFIG, context, _CREATE, None, None, 0, what=f"fsconfig {kind}")
-        flags = _MOUNT_ATTR_RDONLY | _MOUNT_ATTR_NOSUID | _MOUNT_ATTR_NODEV
+        flags = (0 if writable else _MOUNT_ATTR_RDONLY) | _MOUNT_ATTR_NOSUID | _MOUNT_ATTR_NODEV
         return syscall(_FSMOUNT, context, _CLOEXEC, flags, what=f"fsmount {kind}")
     finally:
         os.close(context)

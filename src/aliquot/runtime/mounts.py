@@ -9,7 +9,7 @@ from . import linux
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/nix/store", "/sys/devices/system")
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
-DATASETS = "/datasets"  # where a sandbox sees its datasets
+DATASETS, VOLUMES = "/datasets", "/volumes"  # where a sandbox sees them
 _SCRATCH = "/tmp"  # noqa: S108
 _BASE = "/tmp"  # noqa: S108 - any directory will do: the mount on it is private
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108
@@ -23,15 +23,15 @@ def change_root(
     devices: list[str] | None = None,
     masked: list[str] | None = None,
     *,
-    views: bool = False,
+    views: list[str] | None = None,
     scratch: tuple[int, int] | None = None,
 ) -> None:
     """Replace the root by an empty one with the visible paths in it, where they were; needs a mount namespace.
 
     Paths below the hidden one are left out, unless they are themselves visible or writable. There are the devices that
-    every program needs, and the given ones. Masked files are empty. With `views` there is a mount point for a sandbox's
-    datasets. With `scratch`, an owner and a size in bytes, there are an empty /tmp and /dev/shm in memory, and /proc
-    shows the process's own pid namespace. Otherwise it is still the machine's.
+    every program needs, and the given ones. Masked files are empty. `views` are mount points for a sandbox's
+    datasets and volumes. With `scratch`, an owner and a size in bytes, there are an empty /tmp and /dev/shm in memory,
+    and /proc shows the process's own pid namespace. Otherwise it is still the machine's.
     """
     linux.mount("none", "/", flags=linux.MS_REC | linux.MS_PRIVATE)
     # First a root that contains both the old root and the new one, so that their paths cannot collide.
@@ -56,8 +56,8 @@ def change_root(
     for path in writable or ():
         _bind("/old" + path, "/new" + path)
     _mask(masked or [])
-    if views:
-        Path("/new" + DATASETS).mkdir(exist_ok=True)
+    for path in views or ():
+        Path("/new" + path).mkdir(exist_ok=True)
     linux.mount("none", "/new", flags=linux.MS_REMOUNT | linux.MS_BIND | linux.MS_RDONLY | _RESTRICTED)
     os.chdir("/new")
     linux.pivot_root(".", ".")

@@ -81,11 +81,11 @@ class PrivilegedZygote(Zygote):
     def _become_sandbox(self, request: dict[str, Any], fds: list[int]) -> None:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        view = fds.pop() if request["view"] else None
+        views = isolation.take_views(request, fds)
         for procs in fds[3:]:
             os.write(procs, b"0")  # enter its control groups before it uses any resources
-        sock = arrange_descriptors(fds[:3], view, self._streams)
-        request["view"] = None if view is None else EXTRA_FD
+        sock = arrange_descriptors(fds[:3], [fd for _, fd in views], self._streams)
+        request["views"] = [(target, EXTRA_FD + index) for index, (target, _) in enumerate(views)]
         set_environment(request["env"])
         self._serve_sandbox(sock, lambda: isolation.enter(self._isolation, request))
 

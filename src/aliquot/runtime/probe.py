@@ -163,7 +163,7 @@ class IsolationTrials:
             ours, sandbox = socket.socketpair()
             null = os.open(os.devnull, os.O_RDWR)
             request = {"fork": 1, "env": {"TMPDIR": "/tmp"}, "uid": None if self.uids is None else 2}  # noqa: S108
-            limits = {"scratch_bytes": MIB, "processes": 10, "view": False}
+            limits = {"scratch_bytes": MIB, "processes": 10, "views": []}
             data = json.dumps({**request, **limits}).encode()
             socket.send_fds(mine, [data], [sandbox.fileno(), null, null])
             sandbox.close()

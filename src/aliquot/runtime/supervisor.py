@@ -164,7 +164,7 @@ class Supervisor:
     def _prepare(self, request: dict[str, Any], fds: list[int]) -> None:
         """Pass the request on to the zygote, and run a preparer of the sandbox's namespaces at the same time."""
         fds = list(fds)
-        request["view"] = fds.pop() if request["view"] else None
+        request["views"] = isolation.take_views(request, fds)
         sandbox, sandbox_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with sandbox:
             # Before the zygote has its end: the kernel adds its credentials only to messages that are sent afterwards.

@@ -1,11 +1,12 @@
-"""Make the FUSE mounts through which sandboxes see their datasets. Another process answers on a descriptor.
+"""Make the FUSE mounts through which sandboxes see datasets and volumes. Another process answers on a descriptor.
 
 A mount is not attached when it is made. Its descriptor is sent to the sandbox, which attaches it in its own mount
 namespace. So nothing is mounted on the machine itself, and the mount ends with the sandbox.
 
 The kernel requires that `/dev/fuse` is opened in the user namespace in which the mount is made. A server that runs as
 root makes its mounts itself. Any other server runs this file as a program, `python -I view_mount.py FD`, which makes
-them in its own user namespace. Each byte sent to the socket FD is answered with two descriptors, or with an error text.
+them in its own user namespace. Each byte that is sent to the socket FD, `r` or `w`, is answered with two descriptors,
+or with an error text.
 """
 
 from __future__ import annotations
@@ -27,28 +28,32 @@ else:
 
 DEVICE = "/dev/fuse"
 MAX_READ_BYTES = MIB
+_READ_ONLY, _WRITABLE = b"r", b"w"  # the requests to the process
 
 
-def make() -> tuple[int, int]:
-    """Return the descriptor on which the kernel sends requests, and that of the mount. Raises `OSError`."""
+def make(*, writable: bool = False) -> tuple[int, int]:
+    """Return the descriptor on which the kernel sends requests, and that of the mount. Raises `OSError`.
+
+    A writable mount is one of volumes. The process that answers decides who may do what.
+    """
     try:
         device = os.open(DEVICE, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
         raise OSError(error.errno, f"{DEVICE}: {error.strerror}") from error
     try:
-        options = {
+        options: dict[str, str | None] = {
             "source": "aliquot",
             "fd": str(device),
             "rootmode": "40555",
             "user_id": str(os.getuid()),
             "group_id": str(os.getgid()),
             "max_read": str(MAX_READ_BYTES),
-            "default_permissions": None,
-            "ro": None,
         }
+        if not writable:
+            options |= {"default_permissions": None, "ro": None}
         if os.getuid() == 0:
             options["allow_other"] = None  # sandboxes of a root server run as other users
-        return device, linux.detached_mount("fuse", options)
+        return device, linux.detached_mount("fuse", options, writable=writable)
     except OSError:
         os.close(device)
         raise
@@ -56,9 +61,9 @@ def make() -> tuple[int, int]:
 
 def serve(sock: socket.socket) -> None:
     """Make a mount for each request until the server closes the socket."""
-    while sock.recv(1):
+    while asked := sock.recv(1):
         try:
-            fds = make()
+            fds = make(writable=asked == _WRITABLE)
         except OSError as error:
             sock.send(str(error.strerror or error).encode())
             continue
@@ -77,9 +82,9 @@ def serve_in_namespace(sock: socket.socket) -> None:
     serve(sock)
 
 
-def ask(sock: socket.socket) -> tuple[int, int]:
+def ask(sock: socket.socket, *, writable: bool = False) -> tuple[int, int]:
     """Request a mount from the process at the other end. Raises `OSError`."""
-    sock.send(b"?")
+    sock.send(_WRITABLE if writable else _READ_ONLY)
     said, fds, _, _ = socket.recv_fds(sock, 1024, 2)
     if len(fds) != 2:  # noqa: PLR2004 - the two
         raise OSError(

@@ -6,8 +6,8 @@ packets. Each packet is a JSON object:
     to the zygote    {"imports": […], "isolation": {…}}   first: the imports and the layers, with descriptors: the
                                                           files through which it enters its control groups
                      {"fork": n, "env": {…}, …}           a sandbox, with descriptors: its socket, stdout, stderr, the
-                                                          files through which it enters its control groups, and its
-                                                          view of datasets if "view" is true (`isolation.enter`)
+                                                          files through which it enters its control groups, and a
+                                                          mount for each place in "views" (`isolation.enter`)
     to the server    {"ready": true} or {"failed": "…"}
                      {"forked": n} and its pidfd, or {"unforked": n, "why": "…"}
 

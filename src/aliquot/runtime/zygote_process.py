@@ -26,7 +26,7 @@ from .supervisor import MAX_DESCRIPTORS, PACKET_BYTES
 _MAX_FORK_ATTEMPTS = 100
 _FORK_PAUSE_S = 0.02
 _SANDBOX_FD = 3  # the sandbox's socket
-EXTRA_FD = 4  # the view of datasets until it is attached, or the preparer until it has ended
+EXTRA_FD = 4  # the views until they are attached, or the preparer until it has ended
 
 
 class StandardStreams(NamedTuple):
@@ -162,7 +162,7 @@ class ConfinedZygote(Zygote):
     def _serve_prepared(self, request: dict[str, Any], preparer: int, fds: list[int]) -> None:
         linux.set_dumpable()
         supervisor.show_process(preparer)
-        sock = arrange_descriptors(fds[:3], preparer, self._streams)
+        sock = arrange_descriptors(fds[:3], [preparer], self._streams)
         set_environment(request["env"])
         self._serve_sandbox(sock, lambda: self._isolate(request))
 
@@ -196,11 +196,11 @@ def set_environment(variables: dict[str, str]) -> None:
             os.environ[name] = value
 
 
-def arrange_descriptors(fds: list[int], extra: int | None, streams: StandardStreams) -> socket.socket:
+def arrange_descriptors(fds: list[int], extra: list[int], streams: StandardStreams) -> socket.socket:
     """Move the sandbox's descriptors to their numbers, and close all others."""
     null = os.open(os.devnull, os.O_RDONLY)
     # First copies with high numbers, so that no source is overwritten before it is used.
-    high = [_high_copy(fd) for fd in (null, fds[1], fds[2], fds[0], *(() if extra is None else (extra,)))]
+    high = [_high_copy(fd) for fd in (null, fds[1], fds[2], fds[0], *extra)]
     for target, fd in enumerate(high):
         os.dup2(fd, target, inheritable=target < _SANDBOX_FD)
     os.closerange(len(high), 65536)

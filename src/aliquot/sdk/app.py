@@ -90,6 +90,8 @@ class App:
         requirements: packages that are installed for it.
         datasets: names of datasets. They are directories below `/datasets` (ALIQUOT_DATASETS), and their files are
             fetched ahead of time.
+        volumes: names of volumes (`aliquot volume create`), which are writable and stay. `aliquot.volume(name)` is the
+            folder of one.
         rerun: how often it may run again after a crash of the platform interrupted it: True (twice), False, or a number
             up to 10. If it is left out, tasks of workflows run again, and other calls do not.
         retries: another word for `rerun` as a number.

@@ -26,6 +26,7 @@ ANNOTATIONS = (
     *("sdk", "sdk-app", "sdk-digest", "imports", "requirements", "gpu-share", "gpu-memory", "gpu-share-limit"),
     *("gpu-memory-limit", "latency-slo-ms", "weight", "datasets", "rerun", "group", "durable"),
     *("env", "secrets", "exit", "sdk-file", "schedule", "warm", "batch", "pure", "cost-slo", "cache-ttl-ms", "cpu"),
+    "volumes",
 )
 MAX_BATCH = 65_536
 
@@ -44,6 +45,7 @@ class FunctionArguments(TypedDict, total=False):
     imports: list[str] | tuple[str, ...]
     requirements: list[str] | tuple[str, ...]
     datasets: list[str] | tuple[str, ...]
+    volumes: list[str] | tuple[str, ...]
     rerun: bool | int | None
     retries: int
     schedule: str | None
@@ -78,6 +80,7 @@ class FunctionNeeds(NamedTuple):
     imports: tuple[str, ...] = ()
     requirements: tuple[str, ...] = ()
     datasets: tuple[str, ...] = ()
+    volumes: tuple[str, ...] = ()
     rerun: bool | int | None = None
     schedule: str | None = None
     warm: int | None = None
@@ -106,6 +109,7 @@ class FunctionNeeds(NamedTuple):
             "imports": list(self.imports) or None,
             "requirements": list(self.requirements) or None,
             "datasets": list(self.datasets) or None,
+            "volumes": list(self.volumes) or None,
             "rerun": self.rerun,
             "group": self.group,
             "provide-api-key": self.calls,
@@ -219,6 +223,7 @@ _READERS: dict[str, tuple[str, Callable[[Any, str], Any]]] = {
     "imports": ("imports", _names_like("numpy")),
     "requirements": ("requirements", _names_like("numpy")),
     "datasets": ("datasets", _names_like("imagenet")),
+    "volumes": ("volumes", _names_like("models")),
     "rerun": ("rerun", _read_rerun),
     "retries": ("rerun", read_retries),
     "schedule": ("schedule", read_schedule),

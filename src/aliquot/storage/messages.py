@@ -11,15 +11,18 @@ from msgspec import Struct
 from aliquot.storage.models import ModelsState
 from aliquot.storage.records import Dataset, Found, Likely
 from aliquot.storage.settings import FabricSettings
+from aliquot.storage.volumes.messages import MountVolumes, PutVolume, UnmountVolumes, VolumeReply, VolumeRequest
+from aliquot.storage.volumes.records import VolumeSpec
 
 # --- to the agent ---------------------------------------------------------------------------------------------
 
 
 class StartAgent(Struct, frozen=True, tag=True):
-    """The first message: the agent's settings and all datasets."""
+    """The first message: the agent's settings, and all datasets and volumes."""
 
     settings: FabricSettings
     datasets: tuple[Dataset, ...]
+    volumes: tuple[VolumeSpec, ...] = ()
 
 
 class CheckDataset(Struct, frozen=True, tag=True):
@@ -187,9 +190,11 @@ ToAgent: TypeAlias = (
     | TrainModel
     | UseModel
     | RollBackModel
+    | PutVolume
+    | VolumeRequest
 )
 
-ViewMessage: TypeAlias = OpenView | CloseView
+ViewMessage: TypeAlias = OpenView | CloseView | MountVolumes | UnmountVolumes
 
 
 # --- from the agent -------------------------------------------------------------------------------------------
@@ -259,5 +264,13 @@ class RunSettled(Struct, frozen=True, tag=True):
 
 
 FromAgent: TypeAlias = (
-    AgentFailed | Reply | ModelsReply | WarmProgress | AgentFigures | Predicted | PrefetchEnded | RunSettled
+    AgentFailed
+    | Reply
+    | ModelsReply
+    | VolumeReply
+    | WarmProgress
+    | AgentFigures
+    | Predicted
+    | PrefetchEnded
+    | RunSettled
 )

@@ -14,4 +14,6 @@ class FabricSettings(Struct, frozen=True):
     cache_bytes: int = 10 * GIB
     eviction: str = "lecar"  # the cache's eviction policy; decision 0025 gives the reason
     learning: LearnSettings = LearnSettings()
+    volumes_directory: str = ""  # for the files of volumes
+    volumes_reserve_bytes: int = 0  # of the disk, which volumes leave free
     prefetch_bytes_per_s: int | None = None  # limit for prefetches; None: all spare bandwidth

@@ -161,7 +161,8 @@ async def test_a_namespace_is_created_changed_and_deleted():
         assert await g.say("POST", base, json={"name": "lab"}) == (409, "namespace lab exists already")
         shown = {
             "name": "lab", "weight": 2.0, "invocationsPerMinute": 10, "concurrentInvocations": None,
-            "firesPerMinute": None, "keptBytes": None, "actions": 0, "keys": [made["key"].partition(":")[0]],
+            "firesPerMinute": None, "keptBytes": None, "volumeBytes": None, "actions": 0,
+            "keys": [made["key"].partition(":")[0]],
             "created": g.catalogue.namespace("lab").created,
         }  # fmt: skip
         assert await g.say("GET", f"{base}/lab") == (200, shown)

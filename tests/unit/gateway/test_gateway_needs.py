@@ -34,10 +34,17 @@ def test_every_annotation_becomes_a_need():
         requirements=["pillow>=10"],
         rerun=True,
         sdk="true",
+        volumes=["models"],
         description="the owner's own",
     )
     assert needs == ActionNeeds(
-        0.25, 4 << 30, 0.5, 8192 << 20, 0.2, 1.5, 2, 8, ("faces",), ("numpy", "torch.nn"), ("pillow>=10",), 2, True
+        *(0.25, 4 << 30, 0.5, 8192 << 20, 0.2, 1.5, 2, 8),
+        datasets=("faces",),
+        imports=("numpy", "torch.nn"),
+        requirements=("pillow>=10",),
+        rerun=2,
+        sdk=True,
+        volumes=("models",),
     )
     function = needs.function("f")
     assert (function.share, function.memory_bytes, function.weight) == (0.25, 4 << 30, 2)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from aliquot.live.node.dataset_views import ViewMounts
+from aliquot.live.node.sandbox_views import ViewMounts
 from aliquot_bench.views import reader, view_agent
 
 

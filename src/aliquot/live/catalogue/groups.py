@@ -78,7 +78,7 @@ class FlowFunctions(Struct, frozen=True):
         """Return whether short calls may be handed to busy sandboxes: it is one plain Python function without a GPU."""
         needs = self.needs()
         is_python = self.members[0].action.exec.kind.startswith("python:")
-        return is_python and not (self.is_group or needs.sdk or needs.datasets or needs.gpu_share)
+        return is_python and not (self.is_group or needs.sdk or needs.datasets or needs.volumes or needs.gpu_share)
 
 
 def flow_of(resolved: ResolvedAction) -> str:
@@ -98,6 +98,7 @@ def combine_needs(parts: Sequence[ActionNeeds]) -> ActionNeeds:
         weight=sum(part.weight for part in parts),
         warm=max(part.warm for part in parts),
         datasets=_distinct(part.datasets for part in parts),
+        volumes=_distinct(part.volumes for part in parts),
         imports=_distinct(part.imports for part in parts),
         requirements=_distinct(part.requirements for part in parts),
         sdk=any(part.sdk for part in parts),

@@ -63,6 +63,7 @@ class ActionNeeds(Struct, frozen=True):
     warm: int = 0  # sandboxes that are held ready
     exit: bool = False  # it has code to run when its sandbox is stopped
     file: str = ""  # name of the file that the code comes from, or empty
+    volumes: tuple[str, ...] = ()  # names of volumes, which it can write to
     run_bytes: int = 0  # device memory of a kernel graph that it needs only during a run
     one_per_device: bool = False  # it is a kernel graph
 
@@ -292,6 +293,7 @@ ANNOTATIONS = {
     ),
     "batch": _NeedsAnnotation("batch", f"a whole number from 1 to {MAX_BATCH}", _count),
     "datasets": _NeedsAnnotation("datasets", "a list of names", _texts(str.isprintable)),
+    "volumes": _NeedsAnnotation("volumes", 'a list of names of volumes, such as ["models"]', _texts(is_name)),
     "imports": _NeedsAnnotation("imports", 'a list of module names, such as ["numpy"]', _texts(_MODULE.fullmatch)),
     "requirements": _NeedsAnnotation(
         "requirements", 'a list of requirements as pip takes them, such as ["pillow>=10"]', _texts(_plain)

@@ -167,17 +167,18 @@ class SecretRegistry:
         self._by_name.pop(namespace, None)
 
 
-def users_of(catalogue: Catalogue, namespace: str, secret: str) -> list[Action]:
-    """Return the functions of a namespace that name a secret, ordered by name."""
+def users_of(catalogue: Catalogue, namespace: str, name: str, need: str = "secrets") -> list[Action]:
+    """Return the functions of a namespace that name a secret, or something else that they need, ordered by name."""
     actions = sorted(catalogue.entities.all(Action, namespace), key=lambda action: action.name)
-    return [action for action in actions if secret in _names_of(action)]
+    return [action for action in actions if name in _names_of(action, need)]
 
 
-def _names_of(action: Action) -> tuple[str, ...]:
+def _names_of(action: Action, need: str) -> tuple[str, ...]:
     try:
-        return parse_needs(action).secrets
+        names: tuple[str, ...] = getattr(parse_needs(action), need)
     except InputError:  # it was valid when an earlier version wrote it
         return ()
+    return names
 
 
 def _context(namespace: str, name: str) -> str:

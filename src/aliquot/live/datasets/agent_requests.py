@@ -6,6 +6,7 @@ from itertools import count
 from typing import Any, NamedTuple, TypeAlias
 
 from aliquot.storage.messages import ModelsReply, Reply, WarmProgress
+from aliquot.storage.volumes.messages import VolumeReply
 
 AgentReply: TypeAlias = dict[str, int | float | str | None]
 
@@ -43,13 +44,15 @@ class AgentRequests:
         finally:
             del self._waiting[number]
 
-    def receive(self, message: Reply | ModelsReply | WarmProgress) -> None:
+    def receive(self, message: Reply | ModelsReply | VolumeReply | WarmProgress) -> None:
         """Deliver a reply or a progress report. Replies to cancelled requests are ignored."""
         request = self._waiting.get(message.request)
         if request is None or request.answer.done():
             return
         if isinstance(message, WarmProgress):
             request.on_progress(message)
+        elif isinstance(message, VolumeReply):
+            request.answer.set_result(message)
         elif message.error:
             request.answer.set_exception(AgentError(message.error))
         else:

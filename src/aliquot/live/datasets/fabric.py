@@ -7,7 +7,7 @@ the agent. When the agent dies, waiting requests fail, and the next agent gets t
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Protocol
+from typing import Any, Protocol
 
 import structlog
 
@@ -17,6 +17,9 @@ from aliquot.live.datasets.agent_process import StorageAgentProcess
 from aliquot.live.datasets.agent_requests import AgentError, AgentLostError, AgentReply, AgentRequests
 from aliquot.live.datasets.readers import DatasetReaders
 from aliquot.live.datasets.registry import DatasetRegistry
+from aliquot.live.datasets.volume_files import VolumeFilesClient
+from aliquot.live.datasets.volume_mounts import VolumeMounts
+from aliquot.live.datasets.volumes import Volume, VolumeRegistry
 from aliquot.live.store.base import Store
 from aliquot.storage.messages import (
     AgentFailed,
@@ -49,6 +52,8 @@ from aliquot.storage.messages import (
 from aliquot.storage.models import ModelsState
 from aliquot.storage.records import Dataset
 from aliquot.storage.settings import FabricSettings
+from aliquot.storage.volumes.messages import PutVolume, RemoveVolume, VolumeReply
+from aliquot.storage.volumes.records import VolumeSpec
 
 log = structlog.get_logger("aliquot.fabric")
 
@@ -116,6 +121,10 @@ class Fabric:
             view_lost=self._view_lost,
             user_of=self._user_of,
         )
+        self.volumes = VolumeRegistry(store, self._volume_changed)
+        self.volume_mounts = VolumeMounts(self._agent.descriptors, self.volumes, self._view_lost)
+        self.volume_files = VolumeFilesClient(self._ask)
+        self._deleting: set[asyncio.Task[None]] = set()
 
     # --- start and stop -----------------------------------------------------------------------------------
 
@@ -123,7 +132,8 @@ class Fabric:
         """Read the datasets, and start the agent if there are any."""
         self._listener = listener
         await self.datasets.load()
-        if self.datasets.all():
+        await self.volumes.load()
+        if self.datasets.all() or self.volumes.everywhere():
             self._agent.start()
 
     def _view_lost(self, sandbox: int) -> None:
@@ -136,20 +146,24 @@ class Fabric:
         """Stop the agent and close all views."""
         await self._agent.stop()
         self.readers.stop()
+        self.volume_mounts.stop()
 
     # --- requests of operators and users ------------------------------------------------------------------
 
     async def check(self, dataset: Dataset) -> AgentReply:
         """Open and list the dataset's origin. Raises `AgentError` with the origin's error."""
-        return await self._ask(lambda number: CheckDataset(number, dataset))
+        value: AgentReply = await self._ask(lambda number: CheckDataset(number, dataset))
+        return value
 
     async def show(self, name: str) -> AgentReply:
         """Return the numbers of files and bytes at the origin and in the node's cache. Raises `AgentError`."""
-        return await self._ask(lambda number: ShowDataset(number, name))
+        value: AgentReply = await self._ask(lambda number: ShowDataset(number, name))
+        return value
 
     async def evict(self, name: str) -> AgentReply:
         """Remove the dataset's files from the node's cache. Raises `AgentError`."""
-        return await self._ask(lambda number: EvictDataset(number, name))
+        value: AgentReply = await self._ask(lambda number: EvictDataset(number, name))
+        return value
 
     async def warm(
         self, name: str, patterns: tuple[str, ...], on_progress: Callable[[WarmProgress], None]
@@ -176,9 +190,8 @@ class Fabric:
     async def roll_back_model(self) -> ModelsState:
         return await self._ask_of_models(RollBackModel)
 
-    async def _ask(self, make: Callable[[int], ToAgent]) -> AgentReply:
-        value: AgentReply = await self._requests.answer(self._begin(make))
-        return value
+    async def _ask(self, make: Callable[[int], ToAgent]) -> Any:  # noqa: ANN401 - depends on the request
+        return await self._requests.answer(self._begin(make))
 
     async def _ask_of_models(self, make: Callable[[int], ToAgent]) -> ModelsState:
         state: ModelsState = await self._requests.answer(self._begin(make))
@@ -218,6 +231,20 @@ class Fabric:
         if (removal := self._removals.pop(name, None)) is not None:
             await asyncio.shield(removal)
 
+    def _volume_changed(self, before: Volume | None, after: Volume | None) -> None:
+        """Pass a change to the agent, and stop the sandboxes that have a deleted volume mounted."""
+        if after is not None:
+            self._agent.send(PutVolume(after.spec))
+        elif before is not None:
+            self.volume_mounts.retire(before)
+            task = asyncio.ensure_future(self._delete_volume(before.id))
+            self._deleting.add(task)
+            task.add_done_callback(self._deleting.discard)
+
+    async def _delete_volume(self, volume: str) -> None:
+        with suppress(AgentError):  # the next agent deletes every folder that belongs to no volume
+            await self._ask(lambda number: RemoveVolume(number, volume))
+
     # --- sessions and the core's commands -----------------------------------------------------------------
 
     def session_began(self, tenant: str, session: str) -> None:
@@ -250,11 +277,14 @@ class Fabric:
     # --- AgentListener ------------------------------------------------------------------------------------
 
     def start_message(self) -> StartAgent:
-        return StartAgent(self._settings or FabricSettings(), tuple(self.datasets.all()))
+        return StartAgent(self._settings or FabricSettings(), tuple(self.datasets.all()), self._volume_specs())
+
+    def _volume_specs(self) -> tuple[VolumeSpec, ...]:
+        return tuple(volume.spec for volume in self.volumes.everywhere())
 
     def message_received(self, message: FromAgent) -> None:
         match message:
-            case Reply() | ModelsReply() | WarmProgress():
+            case Reply() | ModelsReply() | VolumeReply() | WarmProgress():
                 self._requests.receive(message)
             case AgentFailed():
                 log.error("the storage agent cannot work", error=message.error)
@@ -282,3 +312,4 @@ class Fabric:
             self._listener.post(FetchEnded(fetch, 0, LOST))
         self.figures = {}
         self.readers.agent_lost()
+        self.volume_mounts.agent_lost()

@@ -6,22 +6,15 @@ error.
 """
 
 import asyncio
-import os
 from collections.abc import Callable
 from typing import TypeAlias
 
-import structlog
-
 from aliquot.live.datasets.descriptor_channel import DescriptorChannel
+from aliquot.live.datasets.kept_views import KeptViews
 from aliquot.live.node.base import Launch
 from aliquot.storage.messages import BeginRun, CloseView, EndRun, HideDataset, OpenView, RunSettled, ToAgent
 from aliquot.storage.records import Dataset
-from aliquot.storage.view.wire import resends
 
-log = structlog.get_logger("aliquot.fabric")
-
-# Agents that may serve one view in turn. A kernel that does not resend requests fails them with the first agent.
-MAX_AGENTS = 4 if resends(os.uname().release) else 1
 SETTLE_TIMEOUT_S = 2.0  # wait of a finished run for the agent's report
 LOST = "the storage agent ended while it ran"
 SILENT = "the storage agent did not say what it read"
@@ -32,17 +25,15 @@ OnSettled: TypeAlias = Callable[[RunSettled | str], None]  # called with the rep
 class _ReaderSandbox:
     """A sandbox with a view of datasets."""
 
-    __slots__ = ("agents", "datasets", "device", "tenant")
+    __slots__ = ("datasets", "tenant")
 
-    def __init__(self, launch: Launch, datasets: tuple[str, ...], device: int) -> None:
+    def __init__(self, launch: Launch, datasets: tuple[str, ...]) -> None:
         self.tenant = launch.tenant
         self.datasets = datasets  # without those that it may not see any more
-        self.device = device  # descriptor of the FUSE device
-        self.agents = 0  # number of agents that have served the view
 
 
 class DatasetReaders:
-    """Keeps the views of sandboxes open across agents. Implements the node's `DatasetViews`."""
+    """Keeps the views of sandboxes open across agents. Implements the node's `ViewProvider`."""
 
     def __init__(
         self,
@@ -54,7 +45,7 @@ class DatasetReaders:
         user_of: Callable[[str, str], str],
     ) -> None:
         self._send = send
-        self._descriptors = descriptors
+        self._views = KeptViews(descriptors, self._open_message, CloseView, self._lost)
         self._readers: dict[int, _ReaderSandbox] = {}
         self._running: dict[str, BeginRun] = {}  # by invocation; sent again to the next agent
         self._settling: dict[str, tuple[OnSettled, asyncio.TimerHandle]] = {}  # by invocation
@@ -66,32 +57,23 @@ class DatasetReaders:
 
     def open(self, sandbox: int, launch: Launch, device: int) -> None:
         datasets = tuple(name for name in launch.datasets if self._is_shown(launch.tenant, name))
-        self._readers[sandbox] = _ReaderSandbox(launch, datasets, device)
-        self._send_view(sandbox)
+        self._readers[sandbox] = _ReaderSandbox(launch, datasets)
+        self._views.open(sandbox, device)
         if datasets != launch.datasets:  # its tenant lost one of them while it started
             asyncio.get_running_loop().call_soon(self._view_lost, sandbox)
 
-    def _send_view(self, sandbox: int) -> None:
+    def _open_message(self, sandbox: int) -> OpenView:
         reader = self._readers[sandbox]
-        reader.agents += 1
-        try:
-            device = os.dup(reader.device)
-        except OSError as error:  # the process has no descriptors left; only this view is lost
-            log.error("a view cannot be sent to the agent", sandbox=sandbox, error=error.strerror)  # noqa: TRY400 - in text
-            asyncio.get_running_loop().call_soon(self._view_lost, sandbox)
-            return
-        self._descriptors.send(OpenView(sandbox, reader.datasets, reader.tenant), device)
+        return OpenView(sandbox, reader.datasets, reader.tenant)
+
+    def _lost(self, sandbox: int) -> None:
+        self._readers.pop(sandbox, None)
+        self._view_lost(sandbox)
 
     def close(self, sandbox: int) -> None:
         """Close the view of a sandbox that has ended, if it has one."""
-        if self._close_device(sandbox):
-            self._descriptors.send(CloseView(sandbox))
-
-    def _close_device(self, sandbox: int) -> bool:
-        reader = self._readers.pop(sandbox, None)
-        if reader is not None:
-            os.close(reader.device)
-        return reader is not None
+        self._views.close(sandbox)
+        self._readers.pop(sandbox, None)
 
     def retire(self, before: Dataset, after: Dataset | None) -> None:
         """Retire the sandboxes that read a dataset, unless they still see the same one after the change.
@@ -114,12 +96,7 @@ class DatasetReaders:
 
     def agent_lost(self) -> None:
         """Send every view and every run to the next agent."""
-        for sandbox, reader in list(self._readers.items()):
-            if reader.agents < MAX_AGENTS:
-                self._send_view(sandbox)
-            else:
-                self._close_device(sandbox)
-                self._view_lost(sandbox)
+        self._views.agent_lost()
         for invocation in list(self._settling):
             self._settle(invocation, LOST)
         for begun in self._running.values():
@@ -127,8 +104,8 @@ class DatasetReaders:
 
     def stop(self) -> None:
         """Close all views."""
-        for sandbox in list(self._readers):
-            self._close_device(sandbox)
+        self._views.stop()
+        self._readers.clear()
 
     # --- runs ---------------------------------------------------------------------------------------------
 

@@ -5,15 +5,19 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from aliquot.assemble import look_up
 from aliquot.config import make_params, parse_assignments, parse_size
 from aliquot.core.errors import InputError
 from aliquot.core.units import MIB
 from aliquot.learn.settings import AUTO, PREDICTORS, LearnSettings
+from aliquot.live.store.disk_reserve import DiskReserve
 from aliquot.policies.eviction import EVICTION
 from aliquot.storage.settings import FabricSettings
 
 FABRIC_DIRECTORY = "fabric"  # the agent's directory in the data directory
+VOLUMES_DIRECTORY = "volumes"  # the files of volumes, in the data directory
 MIN_CACHE_BYTES = MIB
 _DISK_FRACTION = 10  # the cache uses a tenth of the free disk by default
 
@@ -42,10 +46,16 @@ def read_fabric(
         directory=str(directory),
         cache_directory=str(cache),
         cache_bytes=size,
+        volumes_directory=str(data.absolute() / VOLUMES_DIRECTORY),
         eviction=eviction,
         learning=_read_learning(learning),
         prefetch_bytes_per_s=None if bandwidth is None else parse_size(bandwidth, "--prefetch-bandwidth"),
     )
+
+
+def with_reserve(settings: FabricSettings, data: Path, reserve_bytes: int | None) -> FabricSettings:
+    """Return the settings with the store's reserve of the disk, which volumes leave alone."""
+    return replace(settings, volumes_reserve_bytes=DiskReserve(data, reserve_bytes).reserve_bytes)
 
 
 def _read_learning(texts: Sequence[str]) -> LearnSettings:

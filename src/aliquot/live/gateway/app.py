@@ -18,6 +18,7 @@ from aliquot.live.gateway.entities.rules import RuleEndpoints
 from aliquot.live.gateway.entities.schedules import ActionSchedules
 from aliquot.live.gateway.entities.secrets import SecretEndpoints
 from aliquot.live.gateway.entities.triggers import TriggerEndpoints
+from aliquot.live.gateway.entities.volumes import VolumeEndpoints
 from aliquot.live.gateway.http.asgi import BodyReader, Receive, RequestIds, Scope, Send, send_response
 from aliquot.live.gateway.http.auth import Auth, OperatorAuth
 from aliquot.live.gateway.http.connections import Connections
@@ -97,6 +98,7 @@ class Gateway:
         self.fabric = fabric or Fabric(store)
         self._secrets = secrets or SecretRegistry(store, SecretCipher(None), settings.secrets_per_namespace)
         catalogue.add_namespace_data(self.fabric.datasets)
+        catalogue.add_namespace_data(self.fabric.volumes)
         catalogue.add_namespace_data(self._secrets)
         catalogue.add_namespace_data(platform.workflows.executions)
         self.connections = connections or Connections(settings.connections or DEFAULT_CONNECTIONS)
@@ -157,6 +159,7 @@ class Gateway:
             *RuleEndpoints(catalogue, settings).endpoints(),
             *AlarmEndpoints(catalogue, self.alarms, settings.alarms_per_namespace).endpoints(),
             *SecretEndpoints(self._secrets, catalogue).endpoints(),
+            *VolumeEndpoints(self.fabric, catalogue, settings).endpoints(),
             *ActivationEndpoints(platform, store, self._responses).endpoints(),
             *TimelineEndpoints(platform, self._history).endpoints(),
             *OverviewEndpoints(platform).endpoints(),

@@ -11,6 +11,7 @@ from aliquot.core.units import MIB
 from aliquot.live.catalogue.catalogue import MAX_ENTITIES
 from aliquot.live.catalogue.images import RuntimeImage
 from aliquot.live.catalogue.secrets import MAX_SECRETS
+from aliquot.live.datasets.volumes import MAX_VOLUMES, MAX_VOLUMES_BYTES
 from aliquot.live.invocations.rate_limits import RateLimits
 from aliquot.live.invocations.sessions.records import SessionSettings
 from aliquot.live.invocations.workflows.workflows import MAX_OPEN_EXECUTIONS, MAX_TASKS
@@ -75,6 +76,8 @@ class GatewaySettings(Struct, frozen=True):
     entities_per_namespace: int = MAX_ENTITIES  # actions, packages, triggers and rules
     alarms_per_namespace: int = 1000
     secrets_per_namespace: int = MAX_SECRETS
+    volumes_per_namespace: int = MAX_VOLUMES
+    volume_bytes: int | None = MAX_VOLUMES_BYTES  # the sizes of a namespace's volumes together
     sessions_per_namespace: int = 10_000
     executions_per_namespace: int = MAX_OPEN_EXECUTIONS  # that have not ended
     workflow_tasks: int = MAX_TASKS  # tasks of all executions that are calls now

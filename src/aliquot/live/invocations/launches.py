@@ -20,7 +20,7 @@ from aliquot.live.invocations.sandbox_assignments import SandboxAssignment
 from aliquot.live.invocations.sequences.payloads import LARGE_PAYLOAD_BYTES, defaults_of
 from aliquot.live.node.base import ChainStep, Launch, Member, RunRequest
 from aliquot.live.store.records import KERNEL, PYTHON, Action
-from aliquot.runtime.mounts import DATASETS
+from aliquot.runtime.mounts import DATASETS, VOLUMES
 
 SecretLookup = Callable[[ResolvedAction], dict[str, str]]  # variables of the secrets that a function names
 
@@ -52,6 +52,7 @@ def launch(
         "ALIQUOT_DEVICE": place_text(place),
         "ALIQUOT_SHARE": f"{share:g}",
         **({"ALIQUOT_DATASETS": DATASETS} if needs.datasets else {}),
+        **({"ALIQUOT_VOLUMES": VOLUMES} if needs.volumes else {}),
     }
     one = member(first, payload, secrets)
     is_group = functions.is_group
@@ -75,6 +76,7 @@ def launch(
         device_bytes=0 if on_cpu else needs.memory_limit_bytes + needs.run_bytes,
         sdk=needs.sdk,
         datasets=needs.datasets,
+        volumes=needs.volumes,
         members=tuple(one if each is first else member(each, secrets=secrets) for each in functions.members)
         if is_group
         else (),

@@ -40,6 +40,7 @@ from aliquot.core.places import Place
 from aliquot.live.catalogue.images import RuntimeImage
 from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.catalogue.secrets import SecretRegistry
+from aliquot.live.catalogue.volume_needs import reason_no_volumes
 from aliquot.live.datasets.fabric import Fabric
 from aliquot.live.invocations.activations import failure, note
 from aliquot.live.invocations.batch_runs import BatchRuns
@@ -213,9 +214,9 @@ class CommandPerformer:
         return self._registry.sessions.user_of(tenant, session)
 
     def view_lost(self, sandbox: int) -> None:
-        """Stop a sandbox whose view of datasets is lost. A current run may finish, since it may need no more files."""
+        """Stop a sandbox that lost its datasets or volumes. A current run may finish: it may need no more files."""
         assignment = self._assignments.get(sandbox)
-        if assignment is not None and assignment.call is not None and assignment.call.run.view_sandbox == sandbox:
+        if assignment is not None and assignment.runs:
             assignment.view_lost = True
         elif assignment is not None:
             self._give_up(sandbox)
@@ -265,7 +266,8 @@ class CommandPerformer:
         """Start the sandbox on the node, unless something that its functions need is missing."""
         sandbox = command.sandbox
         for member in assignment.functions.members:
-            if (reason := self._secrets.reason_unavailable(member.action, member.tenant)) is not None:
+            whose = member.action, member.tenant
+            if reason := self._secrets.reason_unavailable(*whose) or reason_no_volumes(self._fabric.volumes, *whose):
                 self.sandbox_lost(sandbox, failure(Status.DEVELOPER_ERROR, reason))
                 return
         where = (command.place, self._api_host, self._images)

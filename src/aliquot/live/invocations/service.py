@@ -27,6 +27,7 @@ from aliquot.live.catalogue.needs import parse_needs
 from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.catalogue.secret_cipher import SecretCipher
 from aliquot.live.catalogue.secrets import SecretRegistry
+from aliquot.live.catalogue.volume_needs import reason_no_volumes
 from aliquot.live.datasets.fabric import Fabric
 from aliquot.live.invocations.call import Call, Follower
 from aliquot.live.invocations.call_finisher import CallFinisher
@@ -283,12 +284,14 @@ class Service:
         self._deployments.remove(tenant, function)
 
     def reason_not_deployable(self, action: Action) -> str | None:
-        """Return why the action cannot run: datasets or secrets it may not use, or needs that fit no device."""
+        """Return why the action cannot run: what it may not use, such as a dataset, or needs that fit no device."""
         if names := parse_needs(action).datasets:
             reason = self.fabric.datasets.reason_unavailable(action.namespace, names)
             if reason is not None:
                 return reason
         if (reason := self.secrets.reason_unavailable(action, action.namespace)) is not None:
+            return reason
+        if (reason := reason_no_volumes(self.fabric.volumes, action, action.namespace)) is not None:
             return reason
         resolved = ResolvedAction.own(action)
         return self.flows.reason_not_deployable(resolved, self._node.devices, self._max_sandbox_bytes)

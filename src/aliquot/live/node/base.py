@@ -80,6 +80,7 @@ class Launch(Struct, frozen=True):
     device_bytes: int = 0  # limit of memory on each device
     sdk: bool = False  # the code is a module of `aliquot.App` functions and `main` one of them
     datasets: tuple[str, ...] = ()  # names of the datasets that are mounted as directories
+    volumes: tuple[str, ...] = ()  # names of the volumes that are mounted as directories
     members: tuple[Member, ...] = ()  # the functions of a group
     init_names: tuple[str, ...] = ()  # parameters that are variables of the environment and no arguments
     file: str = ""  # name of the file that the code comes from, or empty

@@ -188,7 +188,7 @@ class Cell:
         self.zygote_crashed = zygote_crashed
         self._tell_ended = ended
         self._unwanted = False
-        self._view: int | None = None  # the descriptor on which the kernel asks about the datasets
+        self._views: dict[str, int] = {}  # descriptors on which the kernel asks about files, by mount point
         self._on_fork: list[Callable[[], None]] = []
         self._has_network = not own_network
         self._on_network: list[Callable[[], None]] = []
@@ -215,17 +215,16 @@ class Cell:
             self.sock.close()
             os.close(self.out)
             os.close(self.err)
-        view = self.take_view()
-        if view is not None:
+        for view in self.take_views().values():
             os.close(view)
 
-    def keep_view(self, view: int) -> None:
-        self._view = view
+    def keep_view(self, place: str, view: int) -> None:
+        self._views[place] = view
 
-    def take_view(self) -> int | None:
-        """Return the descriptor for the datasets, if there is one. The caller closes it."""
-        view, self._view = self._view, None
-        return view
+    def take_views(self) -> dict[str, int]:
+        """Return the descriptors for datasets and volumes, by mount point. The caller closes them."""
+        views, self._views = self._views, {}
+        return views
 
     def assign(self, listener: CellListener) -> None:
         """Let a sandbox use the cell."""

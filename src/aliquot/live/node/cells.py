@@ -5,11 +5,13 @@ import os
 from collections.abc import Callable
 
 from aliquot.live.node.cell import Cell, ProcessHandle
-from aliquot.live.node.dataset_views import ViewMounts
 from aliquot.live.node.network.client import SandboxNetworks
 from aliquot.live.node.sandbox_resources import SandboxResources
+from aliquot.live.node.sandbox_views import ViewMounts
 from aliquot.live.node.zygote_process import ZygoteProcess
+from aliquot.runtime.mounts import VOLUMES
 
+MAX_VOLUME_FILE_BYTES = 2**60  # a volume has a size of its own
 MAX_READY_CELLS = 4  # of a zygote from which sandboxes were started
 
 
@@ -78,11 +80,13 @@ class CellPool:
             cell = Cell(self._last, process, self._ended, own_network=networks, zygote_crashed=crashed)
             fds = cell.take_process_ends()
             fds += process.cgroup.open_procs() if process.cgroup else ()
-            if zygote.views:
-                view, mount = self._mounts.make()
-                cell.keep_view(view)
+            for place in zygote.views:
+                view, mount = self._mounts.make(writable=place == VOLUMES)
+                cell.keep_view(place, view)
                 fds += (mount,)
-                settings["view"] = True
+            if VOLUMES in zygote.views:
+                settings["file_bytes"] = MAX_VOLUME_FILE_BYTES
+            settings["views"] = list(zygote.views)
         except OSError:
             for fd in fds:
                 os.close(fd)

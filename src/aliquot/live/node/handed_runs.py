@@ -23,7 +23,8 @@ MAX_PAYLOAD_BYTES = 16_384  # of a run handed ahead, so that all of them fit int
 
 def runs_ahead(launch: Launch) -> bool:
     """Return whether runs may be handed ahead to a Python sandbox of this launch, which has one plain function."""
-    special = launch.sdk or launch.members or launch.datasets or launch.module or launch.batch > 1
+    files = launch.datasets or launch.volumes
+    special = launch.sdk or launch.members or files or launch.module or launch.batch > 1
     return not special and launch.place == (CPU,)
 
 

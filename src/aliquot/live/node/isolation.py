@@ -37,7 +37,7 @@ class Isolation(Struct, frozen=True):
     cgroups: bool = False  # memory and number of processes, counted for the whole sandbox
     network: bool = False  # ports, and a way out of the machine that the operator can close
     confined: bool = False  # zygotes have no privileges when they import
-    views: bool = False  # not a layer: datasets can be mounted
+    views: bool = False  # not a layer: datasets and volumes can be mounted
 
 
 NO_ISOLATION = Isolation()
@@ -140,7 +140,7 @@ def walls(
     visible: tuple[str, ...] = (),
     access: DeviceAccess = NO_ACCESS,
     *,
-    views: bool = False,
+    views: tuple[str, ...] = (),
     own_network: bool = False,
 ) -> dict[str, Any]:
     """Return the settings for `aliquot.runtime.isolation`. Zygotes and builders get a network of their own."""
@@ -160,6 +160,6 @@ def walls(
         "masked": configuration_files(),
         "writable": list(access.writable),
         "devices": list(access.files),
-        "views": views,
+        "views": list(views),
         "network": own_network and isolation.network,
     }

@@ -26,7 +26,6 @@ from aliquot.live.node.active_sandboxes import ActiveSandboxes
 from aliquot.live.node.base import Launch, NestedRun, Node, NodeListener, Outcome, RunRequest, SandboxUsage, Status
 from aliquot.live.node.cell import Cell
 from aliquot.live.node.cells import MAX_READY_CELLS, CellPool
-from aliquot.live.node.dataset_views import DatasetViews, NoDatasetViews
 from aliquot.live.node.device_attachment import DeviceAttachment
 from aliquot.live.node.device_queues import DeviceQueues
 from aliquot.live.node.environments.build_queue import BuildStatus
@@ -42,6 +41,7 @@ from aliquot.live.node.network.client import NodeNetwork
 from aliquot.live.node.reply_memory import ReplyMemory
 from aliquot.live.node.sandbox_budget import SandboxBudget, free_zygote
 from aliquot.live.node.sandbox_resources import MAX_PROCESSES, SCRATCH_BYTES, SandboxResources, tag_of
+from aliquot.live.node.sandbox_views import SandboxViews
 from aliquot.live.node.shared_buffers import NodeBuffers
 from aliquot.live.node.start_preparation import MissingEnvironmentError, StartPreparation
 from aliquot.live.node.states import GONE, IDLE, StartError, error
@@ -81,7 +81,7 @@ class LocalNode(Node):
         shared_buffers_bytes: int = RESULT_BYTES,
         replies_bytes: int = 16 * RESULT_BYTES,
         descriptors: DescriptorShares = DEFAULT_SHARES,
-        views: DatasetViews | None = None,
+        views: SandboxViews | None = None,
         environment_limits: EnvironmentLimits | None = None,
         network: NodeNetwork | None = None,
         python: Path | None = None,
@@ -113,7 +113,7 @@ class LocalNode(Node):
         self._started = False
         self._stopping = False
         self._watching: asyncio.Task[None] | None = None
-        self._views = views or NoDatasetViews()
+        self._views = views or SandboxViews()
         self._environment_limits = environment_limits or EnvironmentLimits()
         self._network = network or NodeNetwork()
         self._python = python
@@ -249,8 +249,7 @@ class LocalNode(Node):
         make = GraphSandbox if launch.module else LocalSandbox
         sandbox = make(number, launch, cell, buffers, self, self._loop, self._result_bytes, self._reply_memory, handed)
         self._sandboxes[number] = sandbox
-        if (view := cell.take_view()) is not None:
-            self._views.open(number, launch, view)
+        self._views.open(number, launch, cell.take_views())
         group = self._attachment.before_init(sandbox)
         sandbox.start(runtime.command(memory_bytes), data_bytes, group, waited_s=self._loop.time() - begun_s)
         self._active.add(sandbox)
@@ -396,5 +395,4 @@ class LocalNode(Node):
         if sandbox.channel is not None:
             self.buffers.close(sandbox.channel.buffers)
         sandbox.kill()
-        if sandbox.launch.datasets:
-            self._views.close(sandbox.number)
+        self._views.close(sandbox.number, sandbox.launch)

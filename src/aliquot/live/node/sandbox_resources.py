@@ -57,12 +57,12 @@ class SandboxResources:
             if cgroup is not None:
                 cgroup.remove()  # it is empty, so this takes no time
             raise
-        settings = {
+        settings: dict[str, Any] = {
             "env": environment,
             "uid": self._uid(slot),
             "scratch_bytes": self._scratch_bytes,
             "processes": self._max_processes,
-            "view": False,
+            "views": [],
         }
         return ProcessHandle(slot, cgroup, loop), settings
 

@@ -9,16 +9,17 @@ from typing import Any
 from aliquot.live.device.drivers import Drivers
 from aliquot.live.node.base import Launch, Outcome, Status
 from aliquot.live.node.cells import MAX_READY_CELLS, CellPool
-from aliquot.live.node.dataset_views import NO_VIEWS
 from aliquot.live.node.environments.errors import RequirementsError
 from aliquot.live.node.environments.provider import Environments
 from aliquot.live.node.isolation import Isolation
 from aliquot.live.node.kind_packages import KindPackages
 from aliquot.live.node.kinds import FunctionRuntime, UnknownKindError, runtime_of
+from aliquot.live.node.sandbox_views import NO_VIEWS
 from aliquot.live.node.states import IMPORTS_TIMED_OUT, StartError, error
 from aliquot.live.node.zygote_process import IMPORT_TIMEOUT_S, ZygoteProcess, ZygoteProfile
 from aliquot.live.node.zygotes import PLATFORM, ZygotePool
 from aliquot.live.store.records import KERNEL, PYTHON
+from aliquot.runtime.mounts import DATASETS, VOLUMES
 
 FILL_UP_DELAY_S = 0.3  # after the first cell: the server is about to answer its first requests
 SDK_MODULES = ("aliquot.sdk.app", "aliquot.sdk.chains", "aliquot.sdk.workflow.task")  # they import all others
@@ -67,7 +68,7 @@ class StartPreparation:
 
     def runtime(self, launch: Launch) -> FunctionRuntime:
         """Return the runtime of the function's kind. Raises `StartError` when the node cannot run the function."""
-        if launch.datasets and not self._isolation.views:
+        if (launch.datasets or launch.volumes) and not self._isolation.views:
             raise StartError(Status.INTERNAL_ERROR, NO_VIEWS)
         try:
             return runtime_of(launch.kind, self._packages)
@@ -84,7 +85,7 @@ class StartPreparation:
             _imports(launch) if runtime.python else (),
             runtime.visible,
             self._drivers.access(launch.place),
-            self._sees_datasets(launch),
+            self._views(launch),
         )
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(launch.timeout_ms / 1000):
@@ -105,8 +106,10 @@ class StartPreparation:
             raise MissingEnvironmentError
         return str(found)
 
-    def _sees_datasets(self, launch: Launch) -> bool:
-        return bool(launch.datasets) and self._isolation.views
+    def _views(self, launch: Launch) -> tuple[str, ...]:
+        """Return the mount points of what the function sees."""
+        wanted = ((DATASETS, launch.datasets), (VOLUMES, launch.volumes))
+        return tuple(place for place, names in wanted if names and self._isolation.views)
 
     # --- ahead of a start ----------------------------------------------------------------------------------------
 
@@ -142,7 +145,7 @@ class StartPreparation:
             python = self._python(launch)
         except (RequirementsError, MissingEnvironmentError, OSError):
             return  # the next call reports it, if the reason persists
-        profile = ZygoteProfile(python, _imports(launch), views=self._sees_datasets(launch))
+        profile = ZygoteProfile(python, _imports(launch), views=self._views(launch))
         await self._warm_up(profile, launch.tenant)
 
     def warm_up(self) -> None:

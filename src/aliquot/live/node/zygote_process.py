@@ -55,7 +55,7 @@ class ZygoteProfile(Struct, frozen=True):
     imports: tuple[str, ...] = ()
     visible: tuple[str, ...] = ()  # paths that its sandboxes may read beside the system and the interpreter
     access: DeviceAccess = NO_ACCESS  # what its sandboxes need to use their device
-    views: bool = False  # its sandboxes see datasets
+    views: tuple[str, ...] = ()  # where its sandboxes see datasets and volumes
 
 
 class ZygoteShare(Struct, frozen=True):

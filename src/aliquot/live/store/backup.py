@@ -1,8 +1,9 @@
 """Back up a data folder into one file while its server runs, and restore it.
 
 The archive is a tar file: a manifest with the checksum of each file, and the files. It holds what cannot be made again:
-namespaces, functions, records, the journal, the operator's token, the key of secrets, models and the access log.
-Environments and cached files of datasets are made again when they are needed.
+namespaces, functions, records, the journal, the operator's token, the key of secrets, volumes, models and the access
+log. Each volume is a tar file of its own (`volume_archive.py`). Environments and cached files of datasets are made
+again when they are needed.
 """
 
 import contextlib
@@ -25,6 +26,7 @@ from aliquot.durable_files import sync_directory
 from aliquot.live.store.base import StoreError
 from aliquot.live.store.data_directory import DATABASE, OPERATOR_TOKEN, SECRETS_KEY, DataDirectory
 from aliquot.live.store.schema import connect_reader
+from aliquot.live.store.volume_archive import archive_volumes, extract_volume, is_volume
 from aliquot.version import __version__
 
 MANIFEST = "manifest.json"
@@ -39,6 +41,7 @@ class DataParts(Struct, frozen=True):
 
     databases: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()  # their entries appear and disappear as a whole, by renaming
+    volumes: str = ""  # the folder of volumes, or empty
 
 
 class BackupFile(Struct, frozen=True):
@@ -93,6 +96,8 @@ def _copy(data: Path, folder: Path, parts: DataParts) -> None:
         if (data / name).is_dir():
             with contextlib.suppress(shutil.Error):  # an entry that was removed meanwhile
                 shutil.copytree(data / name, folder / name, ignore=shutil.ignore_patterns(".*"))
+    if parts.volumes:
+        archive_volumes(data / parts.volumes, folder / parts.volumes)
 
 
 def _copy_database(source: Path, target: Path) -> None:
@@ -141,6 +146,9 @@ def restore_backup(source: Path, data: Path, parts: DataParts) -> BackupManifest
                 raise InputError(f"FILE: {source} is damaged: {found}")
             # The database is last: a folder without it is not one of a server.
             for file in sorted(manifest.files, key=lambda name: name == DATABASE):
+                if is_volume(file, parts.volumes):
+                    extract_volume(folder / file, directory.path / file)
+                    continue
                 _make_parent(directory.path / file)
                 (folder / file).replace(directory.path / file)
         sync_directory(directory.path)
@@ -186,6 +194,8 @@ def _read_manifest(archive: tarfile.TarFile, source: Path, parts: DataParts) -> 
 
 def _belongs(name: str, parts: DataParts) -> bool:
     if name in {DATABASE, *_PRIVATE_FILES, *parts.databases}:
+        return True
+    if is_volume(name, parts.volumes):
         return True
     return any(name.startswith(f"{folder}/") for folder in parts.folders) and ".." not in Path(name).parts
 

@@ -31,6 +31,7 @@ class Quota(Struct, frozen=True):
     concurrent_invocations: int | None = None
     fires_per_minute: int | None = None
     kept_bytes: int | None = None  # on disk: entities, code, queued calls and records
+    volume_bytes: int | None = None  # the sizes of its volumes together
 
 
 class Namespace(Struct, frozen=True):

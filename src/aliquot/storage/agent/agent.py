@@ -12,6 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from typing import get_args
 
 import structlog
 from msgspec.structs import replace
@@ -22,6 +23,7 @@ from aliquot.storage.agent.datasets import NodeDatasets
 from aliquot.storage.agent.model_requests import ModelRequests
 from aliquot.storage.agent.predictions import Predictions
 from aliquot.storage.agent.prefetches import Prefetches
+from aliquot.storage.agent.volume_requests import VolumeRequests
 from aliquot.storage.cache import WarmOutcome
 from aliquot.storage.frames import MAX_PACKET_BYTES, view_message_decoder
 from aliquot.storage.lookups import DatasetLookups
@@ -56,6 +58,8 @@ from aliquot.storage.origins import Origin
 from aliquot.storage.records import FileAccess
 from aliquot.storage.view.events import FileOpened, PieceWaited
 from aliquot.storage.view.views import MAX_HANDLES, ViewServer
+from aliquot.storage.volumes.messages import MountVolumes, PutVolume, UnmountVolumes, VolumeRequest
+from aliquot.storage.volumes.server import VolumeServer
 
 log = structlog.get_logger("aliquot.storage")
 
@@ -65,6 +69,7 @@ _ORIGIN_THREADS = 8  # for requests that may wait for origins, other than opens,
 _PRIME_THREADS = 4
 _DISK_THREADS = 2
 _MODEL_THREADS = 2
+_VOLUME_THREADS = 4
 LOOKUP_TIMEOUT_S = 5.0  # then the reply leaves out what the origin has not answered yet
 STILL_LISTING = "its files are still being listed; look again later"
 STOPPED = "it was stopped"
@@ -75,7 +80,9 @@ Value = dict[str, int | float | str | None]
 class StorageAgent:
     """The agent's side of the connection to the server."""
 
-    def __init__(self, begin: StartAgent, send: Send, max_handles: int = MAX_HANDLES) -> None:
+    def __init__(
+        self, begin: StartAgent, send: Send, max_handles: int = MAX_HANDLES, max_volume_handles: int = MAX_HANDLES
+    ) -> None:
         self._send = send
         self._loop = asyncio.get_running_loop()
         # Separate pools: an origin that hangs blocks only requests that need origins.
@@ -96,6 +103,12 @@ class StorageAgent:
         self._views = ViewServer(self._cache, self._view_event, max_handles=max_handles)
         for dataset in begin.datasets:
             self._priming.submit(self._datasets.prime, dataset.name)
+        settings = begin.settings
+        self._volumes = VolumeServer(
+            settings.volumes_directory, begin.volumes, settings.volumes_reserve_bytes, max_volume_handles
+        )
+        volume_threads = ThreadPoolExecutor(_VOLUME_THREADS, "volumes")
+        self._volume_requests = VolumeRequests(self._volumes, volume_threads, lambda reply: self._on_loop(send, reply))
         self._warming: dict[int, Future[WarmOutcome]] = {}
         self._handlers = self._make_handlers(models)
 
@@ -122,6 +135,8 @@ class StorageAgent:
             TrainModel: models.handle,
             UseModel: models.handle,
             RollBackModel: models.handle,
+            PutVolume: lambda message: self._volumes.put(message.volume),
+            **dict.fromkeys(get_args(VolumeRequest), self._volume_requests.handle),
         }
 
     # --- messages -----------------------------------------------------------------------------------------
@@ -143,6 +158,12 @@ class StorageAgent:
             self._loop.remove_reader(view_channel.fileno())
             return
         message = view_message_decoder.decode(data)
+        if isinstance(message, MountVolumes):
+            self._volumes.mount(message.sandbox, descriptors[0], message.volumes, message.tenant)
+            return
+        if isinstance(message, UnmountVolumes):
+            self._volumes.unmount(message.sandbox)
+            return
         if isinstance(message, CloseView):
             self._views.close(message.sandbox)
             self._accounts.close(message.sandbox)
@@ -283,7 +304,8 @@ class StorageAgent:
                 max(_FIGURES_INTERVAL_S, _FIGURES_COST_FACTOR * took_s)
             )  # counting many files takes a while
             begun_s = time.monotonic()
-            figures = await asyncio.to_thread(self._datasets.figures) | self._accounts.figures()
+            figures = await asyncio.to_thread(self._datasets.figures)
+            figures |= self._accounts.figures() | self._volumes.figures()
             took_s = time.monotonic() - begun_s
             if figures != sent:
                 sent = figures

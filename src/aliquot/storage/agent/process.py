@@ -33,7 +33,7 @@ async def serve(channel: socket.socket, view_channel: socket.socket, max_handles
     if not isinstance(begin, StartAgent):
         return
     try:
-        agent = StorageAgent(begin, send, max_handles)
+        agent = StorageAgent(begin, send, max_handles, max_handles // 2)
     except (AliquotError, OSError) as error:
         send(AgentFailed(str(error)))
         await writer.drain()

@@ -12,6 +12,8 @@ from aliquot.core.errors import InputError
 from aliquot.live.catalogue.catalogue import NameTakenError, TooManyEntitiesError
 from aliquot.live.catalogue.secrets import SecretInUseError, TooManySecretsError
 from aliquot.live.datasets.agent_requests import AgentError, AgentLostError
+from aliquot.live.datasets.volume_files import VolumeFileError
+from aliquot.live.datasets.volumes import TooManyVolumesError, VolumeInUseError, VolumeSizeError
 from aliquot.live.invocations.errors import MALFORMED, NotPromisedError, OverloadedError, PayloadError, RateLimitError
 from aliquot.live.invocations.objective import describe_refusal
 from aliquot.live.invocations.sessions.registry import SessionNotFoundError, SessionTooLargeError, TooManySessionsError
@@ -119,11 +121,14 @@ _STATUSES: tuple[tuple[type[Exception], int], ...] = (
     (SessionNotFoundError, 404),
     (NameTakenError, 409),
     (SecretInUseError, 409),
+    (VolumeInUseError, 409),
     (SessionTooLargeError, 413),
+    (VolumeSizeError, 413),
     (RateLimitError, 429),
     (TooManySessionsError, 429),
     (TooManyEntitiesError, 429),
     (TooManySecretsError, 429),
+    (TooManyVolumesError, 429),
     (AgentLostError, 503),
     (AgentError, 424),
 )
@@ -133,6 +138,8 @@ def refusal_for(error: Exception) -> Refusal:
     """Return the response to a request that failed with this error. An unknown error is logged and becomes a 500."""
     if isinstance(error, NotPromisedError):
         return not_promised(str(error), error.refusal)
+    if isinstance(error, VolumeFileError):
+        return Refusal(error.status, str(error))
     return _refusal_for(error)
 
 

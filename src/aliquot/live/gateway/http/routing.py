@@ -199,7 +199,8 @@ class _EndpointRoute:
         if endpoint.body is not None:
             request.body = await self._bodies.read(headers, receive, endpoint.max_bytes, tenant)
             kind = headers.get(b"content-type", _JSON_TYPE).split(b";")[0].strip().lower()
-            if kind != _JSON_TYPE and (request.body or method == "PUT"):
+            takes = (_JSON_TYPE, *(each.encode() for each in endpoint.also_takes))
+            if kind not in takes and (request.body or method == "PUT"):
                 raise unsupported_media()
         response = await endpoint.handler(request)
         if size_of(response.body) <= _SMALL_BYTES:

@@ -29,6 +29,7 @@ class NamespacePatch(Struct, rename="camel", forbid_unknown_fields=True):
     concurrent_invocations: int | UnsetType | None = UNSET
     fires_per_minute: int | UnsetType | None = UNSET
     kept_bytes: int | UnsetType | None = UNSET
+    volume_bytes: int | UnsetType | None = UNSET
 
 
 class NamespacePost(NamespacePatch, rename="camel", forbid_unknown_fields=True, kw_only=True):
@@ -46,6 +47,7 @@ class NamespaceItem(Struct, rename="camel"):
     concurrent_invocations: int | None
     fires_per_minute: int | None
     kept_bytes: int | None
+    volume_bytes: int | None
     actions: int
     keys: list[str]  # the uuid of each key; secrets are not stored
     created: int
@@ -149,6 +151,7 @@ class OperatorEndpoints:
             namespace.quota.concurrent_invocations,
             namespace.quota.fires_per_minute,
             namespace.quota.kept_bytes,
+            namespace.quota.volume_bytes,
             len(self._catalogue.entities.all(Action, namespace.name)),
             [key.uuid for key in namespace.keys],
             namespace.created,
