@@ -9,9 +9,10 @@ from aliquot.sim.arrivals import Arrival, ListedWorkload
 from aliquot.sim.engine import Scenario
 from aliquot_bench.base import BenchRequest
 from aliquot_bench.slo import SloBench
-from aliquot_bench.slo.measuring import CLOCKWORK, FIFO, OURS, measure, settings_of
+from aliquot_bench.slo.measuring import CLOCKWORK, FIFO, OURS, SAMPLED, measure, settings_of
 from aliquot_bench.slo.networks import NetworkCase, network_scenario, read_networks
 from aliquot_bench.slo.part import SloSizes
+from aliquot_bench.slo.pipeline import REQUESTS, SECONDS, pipeline
 
 DATA = Path(__file__).parents[2].parent / "shared" / "data"
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the profiles are not at hand")
@@ -71,11 +72,23 @@ def test_reservation_is_ahead_of_clockwork_where_limits_differ() -> None:
 
 
 @needs_data
+@pytest.mark.parametrize(("policy", "least"), [(OURS, 250), (SAMPLED, 250), (FIFO, 0)])
+def test_the_pipeline_of_the_thesis_keeps_both_limits_for_more_requests_than_it_printed(policy, least) -> None:
+    """Its best figures at 20 ms are 0.6 requests/s within the latency limit, and 178 within the cost limit."""
+    curve = next(network for network in read_networks(DATA) if network.name == "vgg_s")
+    outcome = measure(pipeline(curve, 0.02), settings_of(policy))
+    assert outcome.calls == REQUESTS
+    assert outcome.broken == 0
+    assert outcome.met >= least * SECONDS
+    assert bool(outcome.promised) == (policy != FIFO)
+
+
+@needs_data
 @pytest.mark.long
 def test_the_benchmark_measures_every_part_and_says_every_goal(tmp_path: Path) -> None:
     sizes = SloSizes(
         DATA, network_calls=300, network_lanes=(2,), instances=3, broken_calls=300, flows_calls=300, tenants_s=0.5,
-        decisions=50,
+        decisions=50, live_s=1, live_rounds=1, live_round_s=0.3,
     )  # fmt: skip
     bench = SloBench(BenchRequest(DATA, quick=True), sizes)
     steps: list[str] = []

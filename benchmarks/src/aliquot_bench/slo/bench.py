@@ -20,9 +20,11 @@ from aliquot_bench.slo.deciding import DecisionPart
 from aliquot_bench.slo.networks import network_files
 from aliquot_bench.slo.overload import OverloadPart
 from aliquot_bench.slo.part import SloPart, SloSizes, quick_sizes
+from aliquot_bench.slo.pipeline import PipelinePart
 from aliquot_bench.slo.trouble import TroublePart
 
 PARTS: tuple[Callable[[SloSizes], SloPart], ...] = (
+    PipelinePart,
     ClockworkPart,
     OptimumPart,
     TroublePart,

@@ -8,7 +8,7 @@ from aliquot.config import PolicySettings
 from aliquot.sim.engine import Scenario, simulate
 from aliquot.sim.recorder import CallLine
 
-OURS, CLOCKWORK, FIFO = "reservation", "Clockwork", "accept_all"
+OURS, SAMPLED, CLOCKWORK, FIFO = "reservation", "pareto_sampled", "Clockwork", "accept_all"
 FILES = {CLOCKWORK: f"{Path(__file__).with_name('clockwork.py')}:{CLOCKWORK}"}  # policies that are no part of Aliquot
 
 

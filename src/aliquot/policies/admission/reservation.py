@@ -87,7 +87,8 @@ class Reservation(Admission):
         return [*(placement.kinds for placement in found), None]
 
     def place(self, ask: Ask, plan: PlanView, lanes: Sequence[LaneView]) -> PlannedPlace | None:
-        return self._place(ask, plan, lanes, ask.due)
+        # A block of a stage is reserved for its first call. It grows and is filled while the stages before it run.
+        return self._place(ask, plan, lanes, ask.due, sized=False)
 
     def _by_kind(self, ask: Ask, plan: PlanView, lanes: Iterable[LaneView]) -> list[list[LaneView]]:
         """Return the lanes by kind of device, the cheapest kind first."""
@@ -99,7 +100,9 @@ class Reservation(Admission):
     def _least_cost(self, ask: Ask, plan: PlanView, lane: LaneView) -> float:
         return plan.cost(ask.flow, lane.device, plan.bound_s(ask.flow, lane.device) or 0)
 
-    def _place(self, ask: Ask, plan: PlanView, lanes: Sequence[LaneView], due: float | None) -> PlannedPlace | None:
+    def _place(
+        self, ask: Ask, plan: PlanView, lanes: Sequence[LaneView], due: float | None, *, sized: bool = True
+    ) -> PlannedPlace | None:
         """Return the best place on one kind of device: in a block with room, in a new one, or in a block that grows."""
         device = lanes[0].device
         seconds = plan.bound_s(ask.flow, device) or 0
@@ -111,7 +114,7 @@ class Reservation(Admission):
             return min(roomy, key=lambda place: place.ends)
         if self.params.headroom and due is not None and plan.headroom_due(ask, device, seconds, due) > due:
             return None
-        target = plan.target_size(ask, device) if self.params.target_sizes else 1
+        target = plan.target_size(ask, device) if sized and self.params.target_sizes else 1
         places = [place for lane in lanes if (place := plan.place(ask, lane, target)) is not None]
         if places:
             return min(places, key=lambda place: (place.ends, place.ready))
