@@ -1,4 +1,4 @@
-"""Serve networks: a small and a large one, an ensemble of three small ones, and a cascade."""
+"""Serve networks: a small one, a large one with a version for processors, an ensemble of small ones, and a cascade."""
 
 import numpy as np
 from networks import classify, samples
@@ -29,9 +29,15 @@ def third(pictures: list[np.ndarray]) -> list[dict]:
     return answers(pictures, 32, 3)
 
 
-@app.function(batch=16)
+@app.function(batch=16, gpu=0.5)
 def large(pictures: list[np.ndarray]) -> list[dict]:
     return answers(pictures, 1024, 1)
+
+
+@large.variant("cpu")
+def large_on_cpu(pictures: list[np.ndarray]) -> list[dict]:
+    """Classify with a quarter of the hidden units, because processors are slower."""
+    return answers(pictures, 256, 1)
 
 
 @app.workflow
