@@ -51,6 +51,9 @@ def test_a_schedule_in_a_package_and_one_that_is_refused(client):
     client.put("packages/box", json={}).raise_for_status()
     deploy(client, "box/inner", schedule="@yearly")
     assert client.get("rules/box.inner.scheduled").json()["action"] == {"path": "guest/box", "name": "inner"}
+    client.delete("packages/box", params={"force": "true"}).raise_for_status()
+    for path in ("triggers/box.inner.schedule", "rules/box.inner.scheduled", "alarms/box.inner.schedule"):
+        assert client.get(path).status_code == 404
     client.put("triggers/mine.schedule", json={}).raise_for_status()
     for name, schedule, status, text in (
         ("bad", "61 * * * *", 400, "annotation schedule: "),

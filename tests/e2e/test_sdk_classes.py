@@ -37,6 +37,17 @@ def test_methods_share_the_object_that_was_set_up_once(classes):
     assert model.when.remote() == first
 
 
+def test_methods_are_steps_of_chains_and_workflows(classes):
+    model = classes.Model()
+    joined = model.predict | classes.double | classes.Model().predict
+    assert (joined(1), joined.remote(1), joined.remote(x=1, scale=2)) == (72, 72, 144)
+    assert (classes.double | model.predict).remote(2) == 24
+    assert joined is model.predict | classes.double | model.predict
+    assert classes.score(1) == classes.score.remote(1) == [36, [6, 216], 3]
+    with pytest.raises(errors.UsageError, match=r"methods of @app.cls such as Model\(\).predict"):
+        classes.double | classes.Model
+
+
 def test_a_class_runs_in_this_process_too(classes):
     model = classes.Model()
     assert (model.predict(2), model.size()) == (12, 3)

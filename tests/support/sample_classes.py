@@ -45,6 +45,18 @@ class Broken:
 
 
 @app.function
+def double(x):
+    return 2 * x
+
+
+@app.workflow
+def score(x):
+    first = Model().predict(double(x), scale=3)
+    many = Model().predict.map([1, first])
+    return [first, many, Model().size()]
+
+
+@app.function
 def fails(what):
     return helper(what)
 

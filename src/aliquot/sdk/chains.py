@@ -8,6 +8,7 @@ import keyword
 import linecache
 from typing import TYPE_CHECKING, Any
 
+from aliquot.sdk.classes import ClassMethod
 from aliquot.sdk.errors import UsageError
 from aliquot.sdk.function import Function
 from aliquot.sdk.workflow.decorator import Workflow
@@ -39,8 +40,9 @@ def chain(*functions: Function[..., Any], name: str | None = None, durable: bool
     if not MIN_CHAIN_LENGTH <= len(functions) <= MAX_CHAIN_LENGTH:
         raise UsageError(f"chain: it takes {MIN_CHAIN_LENGTH} to {MAX_CHAIN_LENGTH} functions, not {len(functions)}")
     for function in functions:
-        if type(function) is not Function:
-            raise UsageError(f"chain: {function!r} is not a function of an app; it takes those with @app.function")
+        if type(function) not in {Function, ClassMethod}:
+            reason = "it takes those with @app.function, and methods of @app.cls such as Model().predict"
+            raise UsageError(f"chain: {function!r} is not a function of an app; {reason}")
     app = functions[0].app
     for function in functions:
         if function.app is not app:

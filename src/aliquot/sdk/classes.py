@@ -59,9 +59,16 @@ class ClassFunction(Function[..., Any]):
         self.wrapped = raw
         self.raw = self._serve
         self._instance: Any = None
+        self._called: dict[str, ClassMethod] = {}
 
     def __repr__(self) -> str:
         return f"<class {self.action} of Aliquot>"
+
+    def method(self, name: str) -> "ClassMethod":
+        """Return a method as a function of the app, the same one each time."""
+        if name not in self._called:
+            self._called[name] = ClassMethod(self, name)
+        return self._called[name]
 
     def __call__(self, /, *args: object, **kwargs: object) -> "ClassInstance":
         """Return an object whose methods can be called here and on the platform."""
@@ -116,8 +123,7 @@ class ClassInstance:
             raise AttributeError(
                 f"{self._owner.action} has no method {name!r} to call; it has {', '.join(self._owner.methods)}"
             )
-        method = self.__dict__[name] = ClassMethod(self._owner, name)
-        return method
+        return self._owner.method(name)
 
 
 class ClassMethod(Function[..., Any]):
@@ -125,15 +131,24 @@ class ClassMethod(Function[..., Any]):
 
     def __init__(self, owner: ClassFunction, method: str) -> None:
         super().__init__(owner.app, getattr(owner.wrapped, method), owner.needs)
-        self._owner, self._method = owner, method
+        self._owner, self.method = owner, method
         self.action = owner.action
-        self.raw = self._call_here
+        self.raw = self._make_caller(getattr(owner.wrapped, method))
 
-    def _call_here(self, /, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the method's own
-        return self._owner.raw(self._method, *args, **kwargs)
+    def _make_caller(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function that calls the method here, with the method's own parameters."""
+        import inspect
+
+        def call(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the method's own
+            return self._owner.raw(self.method, *args, **kwargs)
+
+        own = inspect.signature(method)
+        call.__signature__ = own.replace(parameters=list(own.parameters.values())[1:])  # type: ignore[attr-defined]
+        call.__name__, call.__module__ = method.__name__, method.__module__
+        return call
 
     def arguments(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        return (self._method, *args)
+        return (self.method, *args)
 
     def deploy_once(self) -> Operation[None]:
         return self._owner.deploy_once()

@@ -154,7 +154,7 @@ class Gateway:
         schedules = ActionSchedules(catalogue, self.alarms, settings.alarms_per_namespace)
         endpoints = [
             *ActionEndpoints(platform, catalogue, settings, schedules, self._trials).endpoints(),
-            *PackageEndpoints(catalogue, settings).endpoints(),
+            *PackageEndpoints(catalogue, settings, schedules).endpoints(),
             *TriggerEndpoints(catalogue, settings, self._dispatcher).endpoints(),
             *RuleEndpoints(catalogue, settings).endpoints(),
             *AlarmEndpoints(catalogue, self.alarms, settings.alarms_per_namespace).endpoints(),

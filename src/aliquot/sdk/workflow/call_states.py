@@ -89,6 +89,8 @@ def _each(values: "Values", node: ast.Call, found: StepCall, scope: Scope, finis
     def got(items: ast.expr) -> Step:
         step = Step(MAP, f"{target.name}.map", node, Items=template(list_of(items)), **fields)
         arguments = {first_parameter(node, target): template(states_part("input"))}
+        if target.method:
+            arguments["method"] = target.method
         step.machines = [Step(TASK, target.name, node, Resource=target.action, Arguments=arguments)]
         finish(step, states_part("result"))
         return values.caught(step, scope)

@@ -4,6 +4,7 @@ import ast
 import inspect
 from typing import Any, NamedTuple
 
+from aliquot.sdk.classes import ClassMethod
 from aliquot.sdk.function import Function
 from aliquot.sdk.workflow import here
 from aliquot.sdk.workflow.mistakes import RefusedConstruct
@@ -28,6 +29,7 @@ class Callee(NamedTuple):
     action: str
     raw: Any
     fields: dict[str, Any]
+    method: str = ""  # of a class, which is one action with all its methods
 
 
 def is_function(value: object) -> bool:
@@ -65,7 +67,8 @@ def callee(function: Any, module: str = "") -> Callee:  # noqa: ANN401 - see Ste
     """Return what a Task of a workflow in a module calls."""
     options = function.fields(module) if isinstance(function, CallOptions) else {}
     plain = function.function if isinstance(function, CallOptions) else function
-    return Callee(plain.name, plain.action, plain.raw, options)
+    method = plain.method if isinstance(plain, ClassMethod) else ""
+    return Callee(plain.name, plain.action, plain.raw, options, method)
 
 
 def bound_arguments(
@@ -89,10 +92,14 @@ def bound_arguments(
             reason = f"{target.name} takes {name} by its place alone; a Task gives arguments by their names"
             raise RefusedConstruct(node, reason)
         made |= value if kind == inspect.Parameter.VAR_KEYWORD else {name: value}
-    return made
+    if not target.method:
+        return made
+    if "method" in made:
+        raise RefusedConstruct(node, f"{target.name} takes an argument 'method', which names the method; rename it")
+    return {"method": ast.Constant(target.method), **made}
 
 
 def first_parameter(node: ast.Call, target: Callee) -> str:
     """Return the name of the parameter that `map` fills."""
     placeholder = ast.Constant(None)
-    return next(iter(bound_arguments(node, target, [placeholder], [])))
+    return next(iter(bound_arguments(node, target._replace(method=""), [placeholder], [])))

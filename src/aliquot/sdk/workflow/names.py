@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType, ModuleType
 from typing import Any
 
+from aliquot.sdk.classes import ClassFunction, ClassInstance
 from aliquot.sdk.function import Function
 from aliquot.sdk.workflow.mistakes import RefusedConstruct
 from aliquot.sdk.workflow.options import CallOptions, Retry
@@ -81,9 +82,12 @@ class Names:
             return self._module.get(node.id, getattr(builtins, node.id, UNKNOWN))
         if isinstance(node, ast.Attribute):
             owner = self.static(node.value, scope)
-            if isinstance(owner, ModuleType | type):
+            if isinstance(owner, ModuleType | type | ClassInstance):
                 return getattr(owner, node.attr, UNKNOWN)
         if isinstance(node, ast.Call):
+            owner = self.static(node.func, scope)
+            if isinstance(owner, ClassFunction):  # `Model()`, whose methods are functions
+                return owner()
             return self._options(node, scope)
         return UNKNOWN
 

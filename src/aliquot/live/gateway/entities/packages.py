@@ -21,6 +21,7 @@ from aliquot.live.gateway.entities.common import (
     pair_views,
     updated_parameters,
 )
+from aliquot.live.gateway.entities.schedules import ActionSchedules
 from aliquot.live.gateway.http.query import flag
 from aliquot.live.gateway.http.refusal import Refusal, malformed, not_found
 from aliquot.live.gateway.http.routing import (
@@ -44,7 +45,8 @@ _RESERVED = "default"
 class PackageEndpoints:
     """Handles requests for packages and bindings."""
 
-    def __init__(self, catalogue: Catalogue, settings: GatewaySettings) -> None:
+    def __init__(self, catalogue: Catalogue, settings: GatewaySettings, schedules: ActionSchedules) -> None:
+        self._schedules = schedules
         self._catalogue = catalogue
         self._entities = catalogue.entities
         self._settings = settings
@@ -99,6 +101,8 @@ class PackageEndpoints:
                 count = "1 entity" if len(contents) == 1 else f"{len(contents)} entities"
                 text = f"Package not empty (contains {count}). Set force param or delete package contents."
                 raise Refusal(409, text)
+            for action in contents:
+                await self._schedules.remove(action)
             await self._catalogue.delete(*contents, package)
         return json_response(package_view(package))
 
