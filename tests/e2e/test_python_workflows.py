@@ -49,6 +49,17 @@ def test_the_graph_gives_what_plain_python_gives(orders):
     assert asyncio.run(orders.order.remote.aio(["x"])) == 1
 
 
+def test_batched_functions_and_generators_are_tasks_as_in_plain_python(orders, command, tmp_path):
+    expected = [[3, 2, 1], 6, 6, [6, 4, 2]]
+    assert orders.launch(3) == expected
+    assert orders.launch.remote(3) == expected
+    case = {"name": "in process", "input": {"start": 3}, "output": expected}
+    cases = {"workflow": f"{SUPPORT / 'orders.py'}:launch", "cases": [case]}
+    (tmp_path / "cases.json").write_text(json.dumps(cases))
+    told = command("test", "cases.json")
+    assert (told.code, told.out) == (0, "passed in process\n"), told.err
+
+
 def test_errors_are_raised_with_their_own_class_and_can_be_caught_in_the_graph(orders):
     with pytest.raises(orders.SoldOutError, match="there is one moon") as raised:
         orders.order.remote(["moon"])

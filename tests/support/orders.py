@@ -84,3 +84,19 @@ def wrapped():
 @app.workflow
 def places():
     return [place(), place()]
+
+
+@app.function(batch=4)
+def doubled(items: list[int]) -> list[int]:
+    return [2 * item for item in items]
+
+
+@app.function
+def countdown(start: int):
+    yield from range(start, 0, -1)
+
+
+@app.workflow
+def launch(start: int) -> list[object]:
+    numbers = countdown(start)
+    return [numbers, total(countdown(start)), doubled(start), [doubled(one) for one in numbers]]

@@ -1,5 +1,6 @@
 """`aliquot workflow`: check, draw, test and deploy workflows, and run them."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,6 +15,7 @@ from aliquot.cli.gateway import ACTIONS, AsJson, Data, connect
 from aliquot.cli.results import print_json
 from aliquot.cli.values import TakesPairs
 from aliquot.core.errors import InputError
+from aliquot.sdk.batched import BatchedFunction
 from aliquot.sdk.workflow.mistakes import WorkflowRefusedError
 
 app = typer.Typer(
@@ -200,7 +202,12 @@ def _functions(source: WorkflowSource) -> dict[str, Any]:
         return {}
     owner = source.workflow.app
     parts: list[Any] = [*owner.functions.values(), *owner.workflows.values()]
-    return {one.action: in_process(one.raw) for one in parts}
+    return {one.action: in_process(_one_item(one) if isinstance(one, BatchedFunction) else one.raw) for one in parts}
+
+
+def _one_item(function: BatchedFunction[Any, Any]) -> Callable[..., Any]:
+    """Return a function that calls a batched one with a single item, as a Task does."""
+    return lambda **arguments: function(*arguments.values())
 
 
 @app.command("from-sequence")

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from functools import update_wrapper
 from threading import Lock
+from types import GeneratorType
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, Protocol, TypeVar, cast, overload
 
 from aliquot.sdk import calls, in_process
@@ -96,7 +97,13 @@ class Function(Generic[P, R]):
         self._deployed: Literal["no", "soon", "yes"] = "no"
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return self.raw(*args, **kwargs)
+        result: Any = self.raw(*args, **kwargs)
+        if type(result) is GeneratorType:
+            from aliquot.sdk.workflow.here import runs_here
+
+            if runs_here.get():  # in a workflow that runs as plain Python
+                result = list(result)  # as in the graph
+        return cast("R", result)
 
     def __repr__(self) -> str:
         return f"<function {self.action} of Aliquot>"

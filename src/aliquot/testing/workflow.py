@@ -10,6 +10,7 @@ retries take no time.
 
 from collections.abc import Callable, Mapping
 from heapq import heappop, heappush
+from types import GeneratorType
 from typing import Any
 
 import msgspec
@@ -72,7 +73,8 @@ def in_process(function: Callable[..., Any]) -> Function:
 
     def run(arguments: Any, attempt: int) -> Any:  # noqa: ANN401, ARG001 - any JSON value; as a shell calls it
         try:
-            return function(**arguments)
+            result = function(**arguments)
+            return list(result) if isinstance(result, GeneratorType) else result
         except Exception as error:
             raise StateError(type(error).__name__, str(error)) from error
 

@@ -166,8 +166,13 @@ class Call:
 
     @property
     def takes_parts(self) -> bool:
-        """Return whether the caller itself follows the call, and not only others who came later."""
-        return bool(self.followers) and (self.late is None or self.followers[0] not in self.late)
+        """Return whether the caller itself follows the call, and not only others who came later.
+
+        An execution or a composition follows its calls for their lines alone, and takes whole results.
+        """
+        if not self.followers or getattr(self.followers[0], "part", None) is None:
+            return False
+        return self.late is None or self.followers[0] not in self.late
 
     def part(self, data: bytes, taken: Callable[[bool], None]) -> None:
         """Pass a part of the result to the caller, if it takes parts and has not gone."""
