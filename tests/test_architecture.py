@@ -13,6 +13,7 @@ from aliquot.policies.eviction import EVICTION
 from aliquot.policies.keepalive import KEEPALIVE
 from aliquot.policies.packing import PACKING
 from aliquot.policies.prefetching import PREFETCHING
+from aliquot.policies.provisioning import PROVISIONING
 from aliquot.policies.queueing import QUEUEING
 from aliquot.policies.sharing import SHARING
 
@@ -104,6 +105,7 @@ TABLES = {
     "keepalive": KEEPALIVE,
     "packing": PACKING,
     "prefetching": PREFETCHING,
+    "provisioning": PROVISIONING,
     "queueing": QUEUEING,
     "sharing": SHARING,
 }

@@ -9,6 +9,7 @@ from aliquot.config import PolicySettings, make_params
 from aliquot.core.admission.interfaces import Admission
 from aliquot.core.errors import InputError
 from aliquot.core.interfaces import Batching, Eviction, KeepAlive, Packing, Params, Prefetching, Queueing, Sharing
+from aliquot.core.provisioning.holds import Provisioning
 from aliquot.core.scheduler import Scheduler
 from aliquot.policies.admission import ADMISSION
 from aliquot.policies.batching import BATCHING
@@ -16,6 +17,7 @@ from aliquot.policies.eviction import EVICTION
 from aliquot.policies.keepalive import KEEPALIVE
 from aliquot.policies.packing import PACKING
 from aliquot.policies.prefetching import PREFETCHING
+from aliquot.policies.provisioning import PROVISIONING
 from aliquot.policies.queueing import QUEUEING
 from aliquot.policies.sharing import SHARING
 from aliquot.policy_sources import find_policy, short_name
@@ -45,6 +47,7 @@ def assemble(settings: PolicySettings, queueing: Mapping[str, type[Queueing]] = 
         _make_prefetching(settings),
         _make_admission(settings),
         _make_batching(settings),
+        _make_provisioning(settings),
         companions.pool_slots if settings.pool_slots is None else settings.pool_slots or None,
         tuple(map(short_name, (settings.queueing, keepalive_name, eviction_name, *chosen))),
         settings.node_wait_s,
@@ -95,6 +98,11 @@ def _make_batching(settings: PolicySettings) -> Batching:
     name = settings.batching
     batching = find_policy(BATCHING, name, "batching", Batching)
     return batching(_params(batching.params_type, name, settings))
+
+
+def _make_provisioning(settings: PolicySettings) -> Provisioning:
+    provisioning = find_policy(PROVISIONING, settings.provisioning, "provisioning", Provisioning)
+    return provisioning(_params(provisioning.params_type, settings.provisioning, settings))
 
 
 def _make_eviction(name: str, settings: PolicySettings) -> Callable[[], Eviction[Any]]:

@@ -36,6 +36,7 @@ class PolicySettings(Struct, frozen=True):
     node_wait_s: float = 300  # that calls wait for a node on which they fit, after the last one was lost
     admission: str = "accept_all"
     batching: str = "target"
+    provisioning: str = "none"
 
 
 def parse_size(text: str, key: str) -> int:

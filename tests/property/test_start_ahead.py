@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from strategies import examples_divided_by
 
 from aliquot.core.commands import Dispatch, Run, StartSandbox
-from aliquot.core.events import FunctionDeployed, HostMemorySet, SandboxStarted
+from aliquot.core.events import DemandForecast, DemandRow, FunctionDeployed, HostMemorySet, SandboxStarted
 from aliquot.core.units import GIB
 from aliquot.testing.builders import device, function
 from aliquot.testing.harness import Harness, of_type
@@ -22,7 +22,12 @@ DEVICES = [
     device("cpu-1", kind="cpu", concurrency=3, memory_bytes=None),
 ]
 NAMES = st.sampled_from([spec.name for spec in FUNCTIONS])
-MOVES = st.one_of(st.tuples(st.just("call"), NAMES), st.tuples(st.just("expect"), NAMES), st.just(("run", "")))
+MOVES = st.one_of(
+    st.tuples(st.just("call"), NAMES),
+    st.tuples(st.just("expect"), NAMES),
+    st.tuples(st.just("forecast"), NAMES),
+    st.just(("run", "")),
+)
 
 # Two large sandboxes fit beside ann's idle one, unless bob's unused one stays.
 FULL_DEVICE = [("call", "small"), ("run", ""), ("expect", "small"), ("run", ""), ("call", "large"), ("call", "large")]
@@ -32,7 +37,7 @@ class TwoTenants:
     """A scheduler in which ann calls her functions, while bob's are started ahead at random and never called."""
 
     def __init__(self, policy, host_bytes):
-        self.harness = Harness(policy, devices=DEVICES)
+        self.harness = Harness(policy, devices=DEVICES, provisioning="forecast")
         self.harness.send(HostMemorySet(host_bytes))
         deployed = [FunctionDeployed(tenant, spec) for tenant in ("ann", "bob") for spec in FUNCTIONS]
         self.harness.send(*deployed)
@@ -49,6 +54,9 @@ class TwoTenants:
                 provisioner = harness.scheduler.provisioner
                 provisioner.start(harness.flow(name, "bob"), 2, "it is wrong", now=harness.now)
             commands = harness.send()
+        elif kind == "forecast":
+            wrong = DemandForecast((DemandRow("bob", name, 1.0, 60, 0, 1, 3, 0),), valid_s=5)
+            commands = harness.send(*([wrong] if forecasts else []))
         else:
             commands = self._run_all()
         self._starting += [start.sandbox for start in of_type(StartSandbox, commands)]
@@ -73,6 +81,7 @@ class TwoTenants:
 @pytest.mark.parametrize("policy", ["fair_resident", "fcfs", "mqfq_sticky"])
 @examples_divided_by(2)
 @example(moves=FULL_DEVICE, host_gib=24)
+@example(moves=[("forecast" if kind == "expect" else kind, name) for kind, name in FULL_DEVICE], host_gib=24)
 @given(moves=st.lists(MOVES, max_size=60), host_gib=st.integers(4, 24))
 def test_no_forecast_changes_the_dispatches_and_the_sandboxes_of_another_tenant(policy, moves, host_gib):
     with_forecasts, without = (TwoTenants(policy, host_gib * GIB) for _ in range(2))

@@ -1,12 +1,14 @@
 """The benchmark of forecasts: its measure of idle memory, its comparison of curves, and a small run on real traces."""
 
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from aliquot.core.model import FunctionSpec, Times
 from aliquot.core.units import GIB
 from aliquot.sim.arrivals import Arrival, ListedWorkload
+from aliquot_bench.forecast import demand
 from aliquot_bench.forecast.curves import FEW_RUNS, QUICK_RUNS, RUNS, runs, starts_at, waited_at
 from aliquot_bench.forecast.measuring import IdleMemory, KeepAliveResult, measure
 from aliquot_bench.forecast.workload import SAMPLES, MinuteWorkload, read_sample
@@ -54,6 +56,20 @@ def test_a_large_sample_has_fewer_settings_if_it_is_to_be_quick():
     work.functions = {f"f{number}": work.functions["f"] for number in range(1000)}
     assert len(runs(work, quick=True)) == FEW_RUNS
     assert len(runs(work, quick=False)) == RUNS
+
+
+def test_forecasts_of_demand_have_a_row_for_each_horizon_and_goals_for_the_worst(monkeypatch):
+    random = Random(1)
+    series = {name: [float(random.randrange(5)) for _ in range(400)] for name in "ab"}
+    monkeypatch.setitem(demand.SETS, "made", lambda _: series)
+    found = demand.measure_demand("made", DATA, quick=True)
+    assert [one.steps for one in found] == list(demand.HORIZONS)
+    assert all(0.85 < one.coverage < 0.95 for one in found)
+    assert all(one.ratio < 1.1 for one in found)
+    assert len(demand.demand_table(found).rows) == len(demand.HORIZONS)
+    low, high, ratio = demand.demand_goals("made", found)
+    assert low.value <= high.value
+    assert ratio.value == max(one.ratio for one in found)
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason="the real traces are not beside the repository")

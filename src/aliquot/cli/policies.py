@@ -9,18 +9,22 @@ from msgspec.structs import fields
 from aliquot.cli.console import output
 from aliquot.core.admission.interfaces import Admission
 from aliquot.core.interfaces import Batching, Eviction, KeepAlive, Packing, Params, Prefetching, Queueing, Sharing
+from aliquot.core.provisioning.holds import Provisioning
 from aliquot.policies.admission import ADMISSION
 from aliquot.policies.batching import BATCHING
 from aliquot.policies.eviction import EVICTION
 from aliquot.policies.keepalive import KEEPALIVE
 from aliquot.policies.packing import PACKING
 from aliquot.policies.prefetching import PREFETCHING
+from aliquot.policies.provisioning import PROVISIONING
 from aliquot.policies.queueing import QUEUEING
 from aliquot.policies.sharing import SHARING
 from aliquot.policy_sources import installed_policies
 from aliquot.tables import FittedTable
 
-Policy: TypeAlias = Queueing | KeepAlive | Eviction[Any] | Sharing | Packing | Prefetching | Admission | Batching
+Policy: TypeAlias = (
+    Queueing | KeepAlive | Eviction[Any] | Sharing | Packing | Prefetching | Admission | Batching | Provisioning
+)
 
 
 def policies() -> None:
@@ -40,6 +44,7 @@ def policies() -> None:
         "prefetching": PREFETCHING,
         "admission": ADMISSION,
         "batching": BATCHING,
+        "provisioning": PROVISIONING,
     }
     for kind, entries in kinds.items():
         installed = {each.name: each.load() for each in installed_policies(kind.replace("-", ""))}

@@ -89,6 +89,9 @@ def up(
     prefetching: Annotated[
         str, typer.Option(help="How files to prefetch are chosen: none, threshold or expected_benefit.")
     ] = "threshold",
+    provisioning: Annotated[
+        str, typer.Option(help="What is held for calls that are expected: none, reactive or forecast.")
+    ] = "none",
     batching: Annotated[
         str, typer.Option(help="How calls of one function run together: target, greedy, aimd or none.")
     ] = "target",
@@ -211,6 +214,7 @@ def up(
                 absolute_name(packing),
                 absolute_name(prefetching),
                 batching=absolute_name(batching),
+                provisioning=absolute_name(provisioning),
                 admission=absolute_name(admission),
             ),
             fabric=read_fabric(data.expanduser(), cache_size, cache_dir, prefetch_bandwidth, cache_eviction, learning),

@@ -266,6 +266,27 @@ class DatasetRemoved(Struct, frozen=True, tag=True, gc=False):
     dataset: str
 
 
+class DemandRow(Struct, frozen=True, gc=False):
+    """The demand that is forecast for one function."""
+
+    tenant: str
+    function: str
+    chance: float  # of a call in the window
+    window_s: float
+    low: float  # calls at once in the window: the 5 % quantile
+    middle: float
+    high: float  # 95 %
+    measured: float  # calls at once lately
+    model: str = ""  # that says so
+
+
+class DemandForecast(Struct, frozen=True, tag=True):
+    """A forecast of demand for functions for which it has changed. It holds for `valid_s`."""
+
+    rows: tuple[DemandRow, ...]
+    valid_s: float
+
+
 class Woke(Struct, frozen=True, tag=True, gc=False):
     """The time requested by `WakeAt` has come."""
 
@@ -303,5 +324,6 @@ Event: TypeAlias = (
     | FilesPredicted
     | FetchEnded
     | DatasetRemoved
+    | DemandForecast
     | Woke
 )

@@ -59,6 +59,7 @@ from aliquot.core.lifecycle import BUSY, FINISH, QUEUED, SandboxState
 from aliquot.core.membership import Membership
 from aliquot.core.pool import Pool
 from aliquot.core.prefetching.by_node import NodePrefetchers
+from aliquot.core.provisioning.holds import Holds, Provisioning
 from aliquot.core.provisioning.provisioner import Provisioner
 from aliquot.core.records import Invocation, Sandbox
 from aliquot.core.registry import Registry
@@ -80,6 +81,7 @@ class Scheduler:
         prefetching: Prefetching,
         admission: Admission,
         batching: Batching,
+        provisioning: Provisioning,
         pool_slots: int | None = None,
         policy_names: tuple[str, ...] = (),
         node_wait_s: float = 300,
@@ -100,6 +102,7 @@ class Scheduler:
         parts = self.registry, self.pool, self.slices, self.prefetcher
         self._dispatcher = Dispatcher(*parts, batching, plan, self._outbox)
         self._membership = Membership(self.registry, self.pool, self._calls, self._timers, self.prefetcher, node_wait_s)
+        self.holds = Holds(provisioning, self.provisioner, self.registry, plan, self._timers)
         self.admitter = Admitter(admission, plan, promises, self.pool, self._calls, self._dispatcher, self._outbox)
         self._plans = plan.devices
         self._arrivals = 0
@@ -121,6 +124,7 @@ class Scheduler:
         return {
             **{kind: partial(self._membership_changed, handle) for kind, handle in self._membership.handlers().items()},
             **self.admitter.handlers(),
+            **self.holds.handlers(),
             UtilisationMeasured: lambda event: self.registry.measured(event.device, event.utilisation),
             TenantWeightSet: lambda event: self.registry.set_weight(event.tenant, event.weight),
             FunctionDeployed: self._deployment.deployed,
@@ -286,8 +290,7 @@ class Scheduler:
         calls.settle(flow, now=now)
 
     def _runs_taken_back(self, event: RunsTakenBack) -> None:
-        sandbox = self._sandbox(event.sandbox)
-        if sandbox is not None:
+        if (sandbox := self._sandbox(event.sandbox)) is not None:
             self._calls.take_back(sandbox, event.invocations, now=self.now)
 
     def _dataset_removed(self, event: DatasetRemoved) -> None:
@@ -306,8 +309,7 @@ class Scheduler:
     # --- sandboxes --------------------------------------------------------------------------------------
 
     def _sandbox_ready(self, event: SandboxStarted | MemoryLoaded) -> None:
-        sandbox = self._sandbox(event.sandbox)
-        if sandbox is None:
+        if (sandbox := self._sandbox(event.sandbox)) is None:
             return
         expected = SandboxState.STARTING if isinstance(event, SandboxStarted) else SandboxState.LOADING
         if sandbox.state is not expected:
@@ -321,9 +323,8 @@ class Scheduler:
     def _sandbox_adopted(self, event: SandboxAdopted) -> None:
         """Take over a sandbox that another scheduler has started, and the invocation that runs in it."""
         flow = self.registry.flow(event.tenant, event.function)
-        session = None
-        if event.session is not None:
-            session = self.pool.session_sandboxes.session(event.tenant, event.session)
+        sessions = self.pool.session_sandboxes
+        session = None if event.session is None else sessions.session(event.tenant, event.session)
         if event.invocation is not None and event.invocation in self.invocations:
             raise EventError(f"it is here already: {self.invocations[event.invocation].describe()}")
         devices = tuple(self.registry.device(name) for name in event.place)
@@ -338,8 +339,7 @@ class Scheduler:
             self.pool.keep(sandbox, session, now=self.now)
 
     def _sandbox_lost(self, event: SandboxLost) -> None:
-        sandbox = self._sandbox(event.sandbox)
-        if sandbox is not None:
+        if (sandbox := self._sandbox(event.sandbox)) is not None:
             self.provisioner.lost(sandbox)
             if event.out_of_memory:
                 learn_limit(sandbox)

@@ -185,6 +185,7 @@ async def _serve(
         images=settings.images,
         open_usage_file=lambda: UsageFile(data.usage, settings.usage_bytes),
         profiles=ProfileLog(data.profile, settings.usage_bytes),
+        data=data.path,
         secrets=SecretRegistry(store, SecretCipher(data.secrets_key), settings.gateway.secrets_per_namespace),
         result_cache_bytes=settings.result_cache_bytes,
     )

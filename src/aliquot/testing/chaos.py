@@ -30,6 +30,8 @@ from aliquot.core.commands import (
 )
 from aliquot.core.events import (
     DatasetHeld,
+    DemandForecast,
+    DemandRow,
     DeviceAdded,
     DeviceLost,
     Event,
@@ -56,6 +58,7 @@ from aliquot.core.events import (
 from aliquot.core.model import DeviceSpec, FunctionSpec, NodeSpec
 from aliquot.core.places import Place
 from aliquot.policies.batching import BATCHING
+from aliquot.policies.provisioning import PROVISIONING
 from aliquot.testing.chaos_fabric import ChaosFabric
 from aliquot.testing.chaos_graphs import ChaosGraphs
 from aliquot.testing.harness import Harness
@@ -92,6 +95,7 @@ class ChaosShell:
             seed=seed,
             params=params,
             batching=batching,
+            provisioning=self._random.choice(sorted(PROVISIONING)),
             admission=admission,
         )
         for node in dict.fromkeys(device.node for device in devices):
@@ -132,6 +136,7 @@ class ChaosShell:
             (2, self._return_node),
             (2, self._change_weight),
             (2, self._measure),
+            (3, self._forecast),
             (2, lambda: self.fabric.begin_session(self._tenant(), self._random.choice(SESSIONS))),
             (2, lambda: self.fabric.end_session(self._tenant(), self._random.choice(SESSIONS))),
             (8, self.fabric.predict),
@@ -398,3 +403,11 @@ class ChaosShell:
     def _measure(self) -> list[Event]:
         name = self._choose([*self._present])
         return [] if name is None else [UtilisationMeasured(name, self._random.random())]
+
+    def _forecast(self) -> list[Event]:
+        rows = tuple(
+            DemandRow(*key, self._random.random(), 60, 0, 1, self._random.randrange(4) + 1, self._random.randrange(3))
+            for key in self._deployed
+            if self._random.random() < RARELY
+        )
+        return [DemandForecast(rows, self._random.choice((0.5, 5, 50)))]

@@ -47,12 +47,14 @@ class Harness:
         pool_slots: int | None = None,
         admission: str = "accept_all",
         batching: str = "target",
+        provisioning: str = "none",
     ) -> None:
         own = {name: dict(values) for name, values in (params or {}).items()}
         settings = PolicySettings(
             *(policy, keepalive, None, own, seed, sharing, packing, prefetching, pool_slots),
             admission=admission,
             batching=batching,
+            provisioning=provisioning,
         )
         self.scheduler = assemble(settings, queueing)
         self.now: float = 0

@@ -1,4 +1,4 @@
-"""Measure every keep-alive policy on two samples of Azure Functions, each at several settings."""
+"""Measure keep-alive policies on two samples of Azure Functions, and forecasts of demand on five sets."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,6 +18,7 @@ from aliquot_bench.forecast.curves import (
     starts_at,
     waited_at,
 )
+from aliquot_bench.forecast.demand import NEEDED, SETS, DemandResult, demand_goals, demand_table, measure_demand
 from aliquot_bench.forecast.measuring import KeepAliveResult
 from aliquot_bench.forecast.workload import SAMPLES, MinuteWorkload, read_sample, sample_files
 from aliquot_bench.result import PERCENT, BenchResult, Goal, ResultTable, at_least, at_most
@@ -38,9 +39,11 @@ class ForecastBench:
         self._request = request
         self._names = list(SAMPLES)
         if request.data.is_dir():
-            check_files(request.data, [sample_files(name) for name in self._names])
+            check_files(request.data, [*(sample_files(name) for name in self._names), *NEEDED])
         self._points: dict[str, list[KeepAliveResult]] = {}
-        self.steps = QUICK_RUNS + FEW_RUNS if request.quick else RUNS * len(self._names)
+        self._demand: list[DemandResult] = []
+        runs = QUICK_RUNS + FEW_RUNS if request.quick else RUNS * len(self._names)
+        self.steps = runs + len(SETS)
 
     def run(self, on_step: Callable[[str], None]) -> BenchResult:
         goals, tables = [], []
@@ -49,6 +52,11 @@ class ForecastBench:
             self._points[name] = self._measure(work, on_step)
             goals += self._goals(name)
             tables.append(self._table(work))
+        for name in SETS:
+            on_step(f"demand: {name}")
+            self._demand += measure_demand(name, self._request.data, quick=self._request.quick)
+            goals += demand_goals(name, self._demand)
+        tables.append(demand_table(self._demand))
         return BenchResult("forecast", self._request.quick, goals, tables, self.assumed)
 
     def draw(self, path: Path) -> None:

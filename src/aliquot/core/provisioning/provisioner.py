@@ -65,9 +65,13 @@ class Provisioner:
     def expire_sandbox(self, sandbox: Sandbox, expiry: Expiry) -> None:
         """Carry out the keep-alive action of an idle sandbox, unless it is held ready."""
         if len(sandbox.flow.sandboxes) > sandbox.flow.spec.warm:
-            self._pool.expire(sandbox, expiry.action)
+            self._pool.expire(sandbox, expiry.action, expiry.reason)
         else:
             sandbox.expiry = None
+
+    def stop(self, sandbox: Sandbox, reason: str) -> None:
+        """Stop a sandbox that was started ahead and is no longer wanted."""
+        self._pool.stop(sandbox, reason)
 
     def ready(self, sandbox: Sandbox, *, now: float) -> None:
         """Learn from a sandbox that is ready how long its start took."""

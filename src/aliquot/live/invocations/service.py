@@ -5,9 +5,11 @@ The engine lets the scheduler take its steps. The performer carries the commands
 
 import asyncio
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import structlog
+from msgspec import to_builtins
 
 from aliquot.config import PolicySettings
 from aliquot.core.commands import Command
@@ -29,6 +31,7 @@ from aliquot.live.catalogue.secret_cipher import SecretCipher
 from aliquot.live.catalogue.secrets import SecretRegistry
 from aliquot.live.catalogue.volume_needs import reason_no_volumes
 from aliquot.live.datasets.fabric import Fabric
+from aliquot.live.forecasting.host import ForecasterProcess
 from aliquot.live.invocations.call import Call, Follower
 from aliquot.live.invocations.call_finisher import CallFinisher
 from aliquot.live.invocations.call_registry import STOPPING, CallRegistry
@@ -80,6 +83,7 @@ class Service:
         images: tuple[RuntimeImage, ...] = (),
         open_usage_file: Callable[[], UsageFile] | None = None,
         profiles: ProfileLog | None = None,
+        data: Path | None = None,
         secrets: SecretRegistry | None = None,
         result_cache_bytes: int = 0,
     ) -> None:
@@ -102,6 +106,10 @@ class Service:
         self.usage = UsageSampler(node, self.scheduler, self._engine.post, open_usage_file)
         self.profiler = Profiler(self.scheduler, node.pid_of, self.usage.sandboxes.get, self._profiled)
         self._profiles = profiles
+        step_s = self.scheduler.holds.policy.step_s
+        self.forecaster = (
+            ForecasterProcess(step_s, data, self._engine.post) if step_s is not None and data is not None else None
+        )
         self._shares = TenantShareSampler(self.scheduler, lambda: bool(self.calls))
         self.fabric = fabric or Fabric(store)
         self.secrets = secrets or SecretRegistry(store, SecretCipher(None))
@@ -183,6 +191,8 @@ class Service:
         self._engine.stop()
         self.usage.stop()
         self.profiler.stop()
+        if self.forecaster is not None:
+            await self.forecaster.stop()
         if self._profiles is not None:
             self._profiles.close()
         self._shares.stop()
@@ -305,6 +315,8 @@ class Service:
         found = describe(self.scheduler, node.usage(), node.build_status(), calls=len(self.calls), stopping=stopping)
         found["tenants"] = self._shares.rows()
         found["profiler"] = self.profiler.status()
+        if self.forecaster is not None:
+            found["forecasts"] = {"pid": self.forecaster.pid, "rows": to_builtins(self.forecaster.rows)}
         self.usage.refresh()
         if self.results.ttls:
             found["results"] = self.results.status()
@@ -323,6 +335,8 @@ class Service:
     def _profiled(self, rows: Sequence[ProfileRow]) -> None:
         if self._profiles is not None:
             self._profiles.add(rows)
+        if self.forecaster is not None:
+            self.forecaster.seen(rows)
 
     def _result_ended(self, call: Call) -> None:
         self.results.ended(call)

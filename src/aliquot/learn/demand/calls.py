@@ -1,0 +1,95 @@
+"""Forecasts the calls of applications: the chance of a call in a step of time, and how many will run at once.
+
+The chance is the hazard that the keep-alive policy `hazard` uses, too. The calls at once are a series of demand with
+its candidates and intervals. Time comes with each call, so that the same code runs in a process and in virtual time.
+"""
+
+from aliquot.core.events import DemandRow
+from aliquot.core.provisioning.holds import MAX_ROWS
+from aliquot.learn.demand.forecaster import MAX_SERIES, DemandForecaster
+from aliquot.policies.keepalive.parts.call_hazard import CallHazard, CallHistory
+
+MAX_IDLE_STEPS = 480  # without a call after which an application is forgotten
+MIN_CHANCE = 0.001  # less likely calls are not told
+TICKS_PER_STEP = 6  # forecasts are made so often
+VALID_TICKS = 3
+MIN_OBSERVED = 10  # with fewer steps with calls, as many at once are expected as there were
+
+ApplicationKey = tuple[str, str]  # tenant and function
+
+
+class _KnownApplication:
+    """The calls of one application."""
+
+    __slots__ = ("at_once", "history", "lately", "offset_s")
+
+    def __init__(self, now_s: float, step_s: float) -> None:
+        self.offset_s = step_s / 2 - now_s  # so that regular calls stay away from the edges of steps
+        self.history = CallHistory(0)
+        self.at_once = 0  # most in the current step
+        self.lately = 0  # most in the last step with calls
+
+
+class CallForecaster:
+    """The applications of a server, with what is expected of each."""
+
+    def __init__(self, step_s: float) -> None:
+        self.step_s = step_s
+        self._hazard = CallHazard()
+        self._demand: DemandForecaster[ApplicationKey] = DemandForecaster((1,), "calls")
+        self._known: dict[ApplicationKey, _KnownApplication] = {}
+
+    @property
+    def tick_s(self) -> float:
+        return self.step_s / TICKS_PER_STEP
+
+    @property
+    def valid_s(self) -> float:
+        return VALID_TICKS * self.tick_s
+
+    def seen(self, key: ApplicationKey, at_s: float, at_once: int) -> None:
+        """Learn that an application was called, and how many of its calls ran at once."""
+        known = self._known.pop(key, None)
+        if known is None:
+            known = _KnownApplication(at_s, self.step_s)
+            if len(self._known) >= MAX_SERIES:
+                del self._known[next(iter(self._known))]
+        self._known[key] = known  # the newest is last
+        self._advance(key, known, at_s)
+        known.history.called = True
+        known.at_once = max(known.at_once, at_once)
+
+    def forecast(self, now_s: float) -> tuple[DemandRow, ...]:
+        """Return what is expected of each application in its current step, the likeliest first."""
+        rows = []
+        for key, known in list(self._known.items()):
+            self._advance(key, known, now_s)
+            if known.history.step - known.history.last > MAX_IDLE_STEPS and not known.history.called:
+                del self._known[key]
+            elif known.history.chance >= MIN_CHANCE:
+                rows.append(self._row(key, known))
+        return tuple(sorted(rows, key=lambda row: (-row.chance, row.tenant, row.function))[:MAX_ROWS])
+
+    def _row(self, key: ApplicationKey, known: _KnownApplication) -> DemandRow:
+        outlook = self._demand.outlook(key)
+        most = float(max(1, known.lately, known.at_once))
+        if outlook is None:
+            return DemandRow(*key, known.history.chance, self.step_s, 0.0, 1.0, most, known.at_once, "hazard")
+        (band,), (model,) = outlook.bands, outlook.models
+        high = max(1.0, band.high, most if self._demand.step_of(key) < MIN_OBSERVED else 0.0)
+        middle, measured = min(band.middle, high), float(max(known.at_once, known.lately))
+        return DemandRow(*key, known.history.chance, self.step_s, min(band.low, middle), middle, high, measured, model)
+
+    def _advance(self, key: ApplicationKey, known: _KnownApplication, now_s: float) -> None:
+        """Close the steps before this time. A time that goes back changes nothing."""
+        step = int((now_s + known.offset_s) / self.step_s)
+        history = known.history
+        if step <= history.step:
+            return
+        if known.at_once:  # how many run at once counts only where there are calls
+            self._demand.observe(key, self._demand_step(key), float(known.at_once))
+            known.lately, known.at_once = known.at_once, 0
+        self._hazard.advance(history, step, MAX_IDLE_STEPS)
+
+    def _demand_step(self, key: ApplicationKey) -> int:
+        return self._demand.step_of(key) + 1 if self._demand.outlook(key) is not None else 0

@@ -1,0 +1,7 @@
+"""Hold nothing for forecasts. Sandboxes start for calls, or as keep-alive and `warm` want."""
+
+from aliquot.core.provisioning.holds import Provisioning
+
+
+class HoldNothing(Provisioning):
+    pass

@@ -1,0 +1,130 @@
+"""Holds for forecast demand: forecast in, starts and stops out."""
+
+from math import inf, nan
+
+import pytest
+
+from aliquot.core.commands import StartSandbox, StopSandbox, WakeAt
+from aliquot.core.errors import EventError
+from aliquot.core.events import DemandForecast, DemandRow, FunctionRemoved, SandboxLost, Woke
+from aliquot.core.units import GIB
+from aliquot.testing import Harness, device, function
+from aliquot.testing.harness import dispatched, of_type
+
+VALID_S = 180
+
+
+def harness(provisioning="forecast", **params):
+    return Harness(
+        devices=[device(memory_bytes=40 * GIB, concurrency=8)],
+        functions=[function("f"), function("g")],
+        provisioning=provisioning,
+        params={provisioning: params} if params else {},
+    )
+
+
+def forecast(*rows, valid_s=VALID_S):
+    return DemandForecast(tuple(rows), valid_s)
+
+
+def row(chance, *, name="f", high=1.0, measured=0.0, window_s=60.0):
+    return DemandRow("default", name, chance, window_s, 0.0, min(0.5, high), high, measured, "last")
+
+
+def let_start(it, commands):
+    """Let starts end after the two seconds that they are declared to take."""
+    it.now += 2
+    it.ready(commands)
+
+
+def test_a_likely_call_has_a_sandbox_started_ahead_with_the_reason():
+    it = harness()
+    (start,) = of_type(StartSandbox, it.send(forecast(row(0.62))))
+    assert (start.function, start.invocation, start.purpose) == ("f", "", "hold")
+    assert start.reason == "the chance of a call in 60 s is 0.62 and saves 2 s, 1 GiB at the price 0.02"
+    let_start(it, [start])
+    assert dispatched(it.call("f"))[0][2] == "warm"
+
+
+def test_an_unlikely_call_has_none_and_one_that_is_held_stays_down_to_a_part_of_the_price():
+    it = harness()
+    assert not of_type(StartSandbox, it.send(forecast(row(0.009))))
+    let_start(it, it.send(forecast(row(0.011))))
+    assert not of_type(StopSandbox, it.send(forecast(row(0.004))))
+    (stop,) = of_type(StopSandbox, it.send(forecast(row(0.002))))
+    assert "the chance of a call in 60 s is 0.002" in stop.reason
+
+
+def test_as_many_are_held_as_are_needed_at_once_with_the_upper_quantile():
+    it = harness()
+    commands = it.send(forecast(row(0.9, high=2.3)))
+    assert len(of_type(StartSandbox, commands)) == 3
+    let_start(it, commands)
+    assert len(of_type(StopSandbox, it.send(forecast(row(0.9, high=1.0))))) == 2
+
+
+def test_reactive_follows_what_was_measured():
+    it = harness("reactive")
+    assert len(of_type(StartSandbox, it.send(forecast(row(0.0, measured=2.0))))) == 3
+    assert len(of_type(StopSandbox, it.send(forecast(row(1.0, measured=0.0))))) == 3
+
+
+def test_none_holds_nothing():
+    assert not of_type(StartSandbox, harness("none").send(forecast(row(1.0, measured=5.0, high=5.0))))
+
+
+def test_what_is_held_stops_when_no_forecast_renews_it():
+    it = harness()
+    commands = it.send(forecast(row(0.5)))
+    let_start(it, commands)
+    assert [wake.at for wake in of_type(WakeAt, commands)] == [VALID_S]
+    it.send(forecast(row(0.5)), at=100)
+    assert not of_type(StopSandbox, it.send(Woke(), at=VALID_S))
+    (stop,) = of_type(StopSandbox, it.send(Woke(), at=100 + VALID_S))
+    assert stop.reason == "its forecast has lapsed"
+
+
+def test_a_sandbox_that_was_used_belongs_to_keep_alive():
+    it = harness()
+    let_start(it, it.send(forecast(row(0.5))))
+    commands = it.call("f")
+    it.finish(dispatched(commands)[0][0])
+    assert not of_type(StopSandbox, it.send(forecast(row(0.0))))
+    assert not of_type(StopSandbox, it.send(Woke(), at=VALID_S))
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        forecast(row(nan)),
+        forecast(row(-0.1)),
+        forecast(row(1.1)),
+        forecast(row(0.5, window_s=0)),
+        forecast(row(0.5, high=inf)),
+        forecast(row(0.5, high=nan)),
+        forecast(DemandRow("default", "f", 0.5, 60, 3.0, 2.0, 1.0, 0)),
+        forecast(row(0.5, measured=-1)),
+        forecast(row(0.5), valid_s=nan),
+        forecast(row(0.5), valid_s=0),
+        forecast(*[row(0.5)] * 201),
+    ],
+)
+def test_impossible_forecasts_are_refused_and_change_nothing(event):
+    it = harness()
+    with pytest.raises(EventError, match="DemandForecast"):
+        it.send(event)
+    assert not it.scheduler.pool.sandboxes
+
+
+def test_forecasts_of_functions_that_are_gone_are_left_out():
+    it = harness()
+    it.send(FunctionRemoved("default", "f"))
+    commands = it.send(forecast(row(0.9), row(0.9, name="g")))
+    assert [start.function for start in of_type(StartSandbox, commands)] == ["g"]
+
+
+def test_a_start_that_fails_is_not_repeated_by_the_next_forecast():
+    it = harness()
+    (start,) = of_type(StartSandbox, it.send(forecast(row(0.9))))
+    it.send(SandboxLost(start.sandbox, "an import failed"))
+    assert not of_type(StartSandbox, it.send(forecast(row(0.9))))
