@@ -30,8 +30,6 @@ from aliquot.core.commands import (
 )
 from aliquot.core.events import (
     DatasetHeld,
-    DemandForecast,
-    DemandRow,
     DeviceAdded,
     DeviceLost,
     Event,
@@ -58,7 +56,6 @@ from aliquot.core.events import (
 from aliquot.core.model import DeviceSpec, FunctionSpec, NodeSpec
 from aliquot.core.places import Place
 from aliquot.policies.batching import BATCHING
-from aliquot.policies.provisioning import PROVISIONING
 from aliquot.testing.chaos_fabric import ChaosFabric
 from aliquot.testing.chaos_graphs import ChaosGraphs
 from aliquot.testing.harness import Harness
@@ -87,25 +84,24 @@ class ChaosShell:
         self._random = Random(seed)
         self._devices = list(devices)
         self._functions = list(functions)
-        batching = self._random.choice(sorted(BATCHING))
         self._harness = Harness(
             policy,
             devices=devices,
             keepalive=keepalive,
             seed=seed,
             params=params,
-            batching=batching,
-            provisioning=self._random.choice(sorted(PROVISIONING)),
+            batching=self._random.choice(sorted(BATCHING)),
+            provisioning="forecast",
             admission=admission,
         )
-        for node in dict.fromkeys(device.node for device in devices):
-            if host_memory_bytes is not None:
-                self._harness.send(HostMemorySet(host_memory_bytes, node))
+        nodes = {device.node: None for device in devices}
+        if host_memory_bytes is not None:
+            self._harness.send(*(HostMemorySet(host_memory_bytes, node) for node in nodes))
         self.fabric = ChaosFabric(self._random, self._harness.scheduler.prefetcher.policy.limits)
         self._wake: float | None = None
         self._present = {device.name: device for device in devices}
         self._host_memory_bytes = host_memory_bytes
-        self._nodes = dict.fromkeys((device.node for device in devices if device.node), "up")  # state by name
+        self._nodes = {node: "up" for node in nodes if node}  # state by name
         self._deployed: dict[tuple[str, str], FunctionSpec] = {}
         self._pending: dict[int, StartSandbox | LoadMemory | Run] = {}  # the pending command of each sandbox
         self._ahead: dict[int, list[str]] = {}  # by sandbox: invocations handed ahead
@@ -136,7 +132,7 @@ class ChaosShell:
             (2, self._return_node),
             (2, self._change_weight),
             (2, self._measure),
-            (3, self._forecast),
+            (3, lambda: self.fabric.forecast(self._deployed)),
             (2, lambda: self.fabric.begin_session(self._tenant(), self._random.choice(SESSIONS))),
             (2, lambda: self.fabric.end_session(self._tenant(), self._random.choice(SESSIONS))),
             (8, self.fabric.predict),
@@ -146,11 +142,10 @@ class ChaosShell:
             (8 if self._objectives else 0, self._execute),
             (20 if self._objectives else 0, self._proceed),
         ]
-        weights = [weight for weight, _ in actions]
         for _ in range(steps):
             events: list[Event] = []
             for _ in range(self._random.randrange(1, 4)):
-                _, action = self._random.choices(actions, weights)[0]
+                _, action = self._random.choices(actions, [weight for weight, _ in actions])[0]
                 events += action()
             self._step(events)
         self._finish_all()
@@ -403,11 +398,3 @@ class ChaosShell:
     def _measure(self) -> list[Event]:
         name = self._choose([*self._present])
         return [] if name is None else [UtilisationMeasured(name, self._random.random())]
-
-    def _forecast(self) -> list[Event]:
-        rows = tuple(
-            DemandRow(*key, self._random.random(), 60, 0, 1, self._random.randrange(4) + 1, self._random.randrange(3))
-            for key in self._deployed
-            if self._random.random() < RARELY
-        )
-        return [DemandForecast(rows, self._random.choice((0.5, 5, 50)))]

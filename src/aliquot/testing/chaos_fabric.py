@@ -1,14 +1,19 @@
 """A storage fabric that misbehaves at random: late, unrequested and wrong predictions, and fetches that fail.
 
+It forecasts demand at random as well.
+
 Every fetch is checked. It must belong to an open audience with a sufficient probability, stay within the budget, be the
 only one of its file, and be cancelled at most once.
 """
 
+from collections.abc import Iterable
 from random import Random
 
 from aliquot.core.commands import CancelFetch, Fetch, Predict
 from aliquot.core.events import (
     DatasetRemoved,
+    DemandForecast,
+    DemandRow,
     Event,
     FetchEnded,
     FilesPredicted,
@@ -22,6 +27,7 @@ from aliquot.core.units import MIB
 from aliquot.policies.prefetching.threshold import ThresholdParams
 
 THETA = ThresholdParams().theta
+MENTIONED = 0.2  # part of the functions that a forecast tells about
 DATASETS = ("images", "texts")
 SIZES = (0, MIB, 100 * MIB, 200 * MIB, 700 * MIB)  # the last one exceeds the whole budget
 
@@ -39,6 +45,15 @@ class ChaosFabric:
         self._fetches: dict[int, Fetch] = {}
         self._cancelled: dict[int, None] = {}
         self.ended = 0
+
+    def forecast(self, functions: Iterable[tuple[str, str]]) -> list[Event]:
+        """Forecast the demand of some functions, by tenant and name."""
+        rows = [
+            DemandRow(*key, self._random.random(), 60, 0, 1, self._random.randrange(4) + 1, self._random.randrange(3))
+            for key in functions
+            if self._random.random() < MENTIONED
+        ]
+        return [DemandForecast(tuple(rows), self._random.choice((0.5, 5, 50)))]
 
     @property
     def busy(self) -> bool:
