@@ -3,9 +3,12 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 
 import pytest
 from live_platform import QuickPlatform
+from places import SUPPORT
 
 from aliquot.live.node.isolation import choose, probe
 from aliquot.testing.client import to_pairs
@@ -67,6 +70,16 @@ def test_a_killed_storage_agent_loses_no_file_and_the_same_sandbox_goes_on(platf
     os.kill(agent, signal.SIGKILL)
     assert call(platform, name="y", write="two") == "two"
     assert call(platform) == "one"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="it needs root to become another user")
+def test_a_server_of_an_ordinary_user_has_volumes_too(tmp_path):
+    wanted = f"{__file__}::{test_files_outlive_the_sandbox_a_restart_and_a_kill.__name__}"
+    command = [sys.executable, SUPPORT / "as_ordinary_user.py", tmp_path, sys.executable, "-m", "pytest"]
+    command += ["-p", "no:cacheprovider", f"--basetemp={tmp_path}/there", wanted]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "s" not in done.stdout.split()[0]  # it was not skipped
 
 
 def command_of(pid):
