@@ -34,6 +34,7 @@ COMMANDS = {
     "volume": CommandEntry("volume.app", DEVELOP),
     "workflow": CommandEntry("workflow.app", DEVELOP),
     "kernel": CommandEntry("kernel.app", DEVELOP),
+    "object": CommandEntry("objects.app", DEVELOP),
     "logs": CommandEntry("logs.logs", DEVELOP),
     "why": CommandEntry("why.why", DEVELOP),
     "latency": CommandEntry("latency.latency", DEVELOP),

@@ -31,6 +31,10 @@ Literals: TypeAlias = Annotated[
     list[str] | None, typer.Option("--literal", "-l", metavar="NAME=VALUE", help="The value of a literal.")
 ]
 OutputFolder: TypeAlias = Annotated[Path, typer.Option("--into", help="The folder that gets NAME.npy for each output.")]
+Constants: TypeAlias = Annotated[
+    list[Path] | None,
+    typer.Option("--const", "-c", metavar="FILE.npy", help="A constant. The graph names it by its digest."),
+]
 Iterations: TypeAlias = Annotated[int | None, typer.Option(help="At most as many as the graph says.")]
 GraphFile = Annotated[Path, typer.Argument(metavar="GRAPH.json", help="A kernel graph as JSON.")]
 
@@ -80,6 +84,7 @@ def deploy(
     share: Annotated[
         float | None, typer.Option(help="Its share of a device; 0 runs it on the processors.", show_default="0.5")
     ] = None,
+    constants: Constants = None,
     memory: Memory = None,
     timeout: Timeout = None,
     data: Data = None,
@@ -90,6 +95,13 @@ def deploy(
     For example: [bold]aliquot kernel deploy blur.json[/] and then [bold]aliquot kernel call blur -i image=photo.npy[/]
     """
     _checked(file)
+    if constants:
+        from aliquot.cli.kernel_runs import constant_bytes
+        from aliquot.cli.objects import put_blob
+
+        gateway = connect(data)
+        for path in constants:
+            put_blob(gateway, constant_bytes(path))
     annotations = [] if share is None else [{"key": "gpu-share", "value": share}]
     name = name or file.stem
     body = {
@@ -131,10 +143,7 @@ def call(
 def run(
     file: GraphFile,
     inputs: Inputs = None,
-    constants: Annotated[
-        list[Path] | None,
-        typer.Option("--const", "-c", metavar="FILE.npy", help="A constant. The graph names it by its digest."),
-    ] = None,
+    constants: Constants = None,
     literals: Literals = None,
     outputs: OutputFolder = Path(),
     iterations: Iterations = None,

@@ -36,7 +36,7 @@ def run_here(
 ) -> KernelResult:
     """Run a checked graph once on the first device of this machine."""
     arrays = _inputs(graph, _pairs(inputs, "--input"))
-    known = {hashlib.sha256(data).hexdigest(): data for data in (_array(path).tobytes() for path in constants)}
+    known = {hashlib.sha256(data).hexdigest(): data for data in map(constant_bytes, constants)}
     for name, buffer in graph.named(CONST).items():
         if buffer.sha256 not in known:
             raise InputError(f"constant {name!r} with digest {buffer.sha256[:12]}… is missing; give it with --const")
@@ -52,6 +52,11 @@ def run_here(
         raise InputError(f"a program does not compile:\n{error.log}") from error
     except (KernelError, GraphRefused, BackendMissing) as error:
         raise InputError(str(error)) from error
+
+
+def constant_bytes(path: Path) -> bytes:
+    """Return the bytes of an array in a file of NumPy, as a graph names them by their digest."""
+    return _array(path).tobytes()
 
 
 def call_file(graph: KernelGraph, inputs: Iterable[str], literals: Iterable[str], iterations: int | None) -> bytes:

@@ -59,6 +59,7 @@ from aliquot.live.node.network.client import NodeNetwork
 from aliquot.live.node.network.messages import ApiAddress, RelaySettings
 from aliquot.live.node.sandbox_resources import tag_of
 from aliquot.live.node.sandbox_views import SandboxViews
+from aliquot.live.objects.registry import ObjectRegistry
 from aliquot.live.profile.log import ProfileLog
 from aliquot.live.settings import ServerSettings
 from aliquot.live.store.base import StoreError
@@ -188,6 +189,12 @@ async def _serve(
         data=data.path,
         secrets=SecretRegistry(store, SecretCipher(data.secrets_key), settings.gateway.secrets_per_namespace),
         result_cache_bytes=settings.result_cache_bytes,
+        objects=ObjectRegistry(
+            store,
+            data.objects,
+            object_bytes=settings.gateway.object_bytes,
+            namespace_bytes=settings.gateway.objects_per_namespace_bytes,
+        ),
     )
     catalogue = Catalogue(store, service, keys, settings.gateway.entities_per_namespace)
     metrics = Metrics()
@@ -241,6 +248,7 @@ async def _serve(
             history=HistoryQuestions(store, data.path),
             whatif=WhatIfRuns(store, data.path),
             trials=service.trials,
+            objects=service.objects,
         )
         console = _make_console(settings, consoles, app, catalogue, store, operator_token)
         # In a thread, because the kernel takes 8 to 15 ms to move a process.
@@ -250,6 +258,7 @@ async def _serve(
             placing,
             asyncio.create_task(keep_pruned(store, settings.retention, lambda: _weights_of(catalogue))),
             asyncio.create_task(sessions.keep()),
+            asyncio.create_task(service.sweep_objects(catalogue)),
             asyncio.create_task(prepare_recent(service, store, catalogue, now_ms=now_ms())),
         ]
 

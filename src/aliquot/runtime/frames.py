@@ -40,7 +40,7 @@ INTERNAL_ERROR = 3  # only before the init: the process could not be made a sand
 NOT_RUN = 4  # the server has taken the run back, or it must not follow the one before
 
 _CHUNK_BYTES = 65536
-_MAX_DESCRIPTORS = 2
+_MAX_DESCRIPTORS = 240
 
 
 class RequestReader:

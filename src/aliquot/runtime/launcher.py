@@ -113,14 +113,7 @@ class Launcher:
         if self._main is not None or self._group is not None:
             return answers.developer_error(TWICE)
         self._max_bytes = description["result_bytes"]
-        if description.get("cpu_group"):
-            _enter_group(self._fds.pop(0))
-        if description.get("ahead"):
-            self._ahead = RunsAhead(self._fds.pop(0))
-        if description.get("progress"):
-            description["page"] = _map_page(self._fds.pop(0))
-        if self._fds:
-            self._channel = ControlChannel(self._fds.pop())
+        self._take_descriptors(description)
         if description["data_bytes"]:
             isolation.limit_data(description["data_bytes"])
         if description["command"]:
@@ -134,6 +127,19 @@ class Launcher:
         except MemoryError:
             return answers.developer_error(answers.OUT_OF_MEMORY)
         return RunAnswer(SUCCESS, b"{}")
+
+    def _take_descriptors(self, description: dict[str, Any]) -> None:
+        """Take the descriptors that came with the init, which says what they are."""
+        if description.get("cpu_group"):
+            _enter_group(self._fds.pop(0))
+        if description.get("ahead"):
+            self._ahead = RunsAhead(self._fds.pop(0))
+        if description.get("progress"):
+            description["page"] = _map_page(self._fds.pop(0))
+        if digests := description.get("constants"):
+            description["constants"] = {digest: self._fds.pop(0) for digest in digests}
+        if self._fds:
+            self._channel = ControlChannel(self._fds.pop())
 
     def _load(self, description: dict[str, Any]) -> None:
         if description.get("members"):

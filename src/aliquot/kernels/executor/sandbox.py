@@ -6,7 +6,9 @@ fork. Devices are opened only in the sandbox.
 
 import base64
 import contextlib
+import hashlib
 import json
+import mmap
 import os
 from collections.abc import Mapping
 from math import isfinite
@@ -16,7 +18,7 @@ from msgspec import to_builtins
 
 from aliquot.kernels.backends import open_backend
 from aliquot.kernels.backends.base import BuildFailed
-from aliquot.kernels.binding import FileInput, InlineInput, KernelCall, bind_file, bind_json
+from aliquot.kernels.binding import FileInput, InlineInput, KernelCall, ObjectInput, bind_file, bind_json
 from aliquot.kernels.executor.residents import DeviceConstants, ResidentGraph
 from aliquot.kernels.executor.runs import KernelResult
 from aliquot.kernels.graph import CONST, INPUT, OUTPUT, GraphComplaint, KernelGraph
@@ -54,7 +56,7 @@ class KernelSandbox:
         backend = open_backend(graph.form)
         self._resident = ResidentGraph(graph, backend, DeviceConstants(backend))
 
-    def load(self, constants: Mapping[str, bytes], max_bytes: int) -> None:
+    def load(self, constants: Mapping[str, bytes | memoryview], max_bytes: int) -> None:
         """Bring the constants to the device. Answers have at most `max_bytes`."""
         self._max_bytes = max_bytes
         self._resident.load(constants.__getitem__)
@@ -69,7 +71,7 @@ class KernelSandbox:
         """Run the call that a JSON body makes."""
         try:
             call = bind_json(self.graph, arguments)
-            self._check_answer(call)
+            self._check_call(call)
         except GraphRefused as refused:
             return {"error": _refusal(refused)}
         result = self._run(call, b"")
@@ -81,7 +83,7 @@ class KernelSandbox:
         try:
             file = _whole_file(payload)
             call = bind_file(self.graph, file)
-            self._check_answer(call)
+            self._check_call(call)
         except TensorError as error:
             return _refused_file(GraphRefused([GraphComplaint("the file", str(error))]))
         except GraphRefused as refused:
@@ -93,8 +95,14 @@ class KernelSandbox:
         summary = {"kernels": counters, "safetensors": True, "size": len(body)}
         return FileAnswer(SUCCESS, json.dumps(summary, separators=(",", ":")).encode(), body)
 
-    def _check_answer(self, call: KernelCall) -> None:
-        """Refuse a call whose answer is too large before it runs."""
+    def _check_call(self, call: KernelCall) -> None:
+        """Refuse a call that names objects, or whose answer is too large, before it runs."""
+        keyed = [f"input {name!r}" for name, given in call.inputs.items() if isinstance(given, ObjectInput)]
+        keyed += [f"output {name!r}" for name in call.outputs]
+        if keyed:
+            raise GraphRefused(
+                [GraphComplaint(place, "calls take no keys of objects; give the array") for place in keyed]
+            )
         size_bytes = call.answered_bytes(self.graph)
         if size_bytes > self._max_bytes:
             reason = f"take {size_bytes} bytes; an answer has at most {self._max_bytes}"
@@ -133,13 +141,34 @@ def load(description: dict[str, Any]) -> KernelSandbox:
             sandbox.load(zeros, 0)
             sandbox.try_out()
         else:
-            sandbox.load(description.get("constants") or {}, description["result_bytes"])
+            sandbox.load(_constants(graph, description.get("constants") or {}), description["result_bytes"])
     except BuildFailed as failed:
         raise GraphNotLoaded(f"a program does not compile:\n{failed.log}") from failed
     except GraphRefused as refused:
         raise GraphNotLoaded("\n".join(map(str, refused.complaints))) from refused
     PROGRESS.pack_into(page, 0, 0, 0)
     return sandbox
+
+
+def _constants(graph: KernelGraph, descriptors: Mapping[str, int]) -> dict[str, bytes | memoryview]:
+    """Map the files of the constants, and check their digests: a disk may have damaged them."""
+    found: dict[str, bytes | memoryview] = {}
+    for name, buffer in graph.named(CONST).items():
+        if buffer.sha256 in found:
+            continue
+        data = _mapped(descriptors[buffer.sha256]) if buffer.sha256 in descriptors else b""
+        if hashlib.sha256(data).hexdigest() != buffer.sha256:
+            raise GraphNotLoaded(f"the constant {name!r} ({buffer.sha256}) is damaged or gone; put its blob again")
+        found[buffer.sha256] = data
+    return found
+
+
+def _mapped(descriptor: int) -> bytes | memoryview:
+    try:
+        size = os.fstat(descriptor).st_size
+        return memoryview(mmap.mmap(descriptor, size, prot=mmap.PROT_READ)) if size else b""
+    finally:
+        os.close(descriptor)
 
 
 def _whole_file(payload: bytes | memoryview) -> TensorFile:

@@ -6,13 +6,15 @@ from msgspec import Struct
 
 from aliquot.core.errors import InputError
 from aliquot.kernels.check import check_graph
-from aliquot.kernels.graph import CONST, GraphComplaint, KernelGraph
+from aliquot.kernels.graph import GraphComplaint, KernelGraph
 from aliquot.kernels.plan import constant_sizes, plan_memory
 from aliquot.kernels.reading import GraphRefused, read_graph
-from aliquot.live.store.records import Action
+from aliquot.live.catalogue.entities import Entities
+from aliquot.live.store.records import KERNEL, Action
 
 KERNEL_MODULE = "aliquot.kernels.executor.sandbox"  # that serves a graph in its sandbox
 DEFAULT_SHARE = 0.5  # one graph runs while another loads
+MAX_CONSTANTS = 200  # each comes to the sandbox as a descriptor
 MAX_SHOWN = 50  # complaints of one graph
 REFUSED_ANNOTATIONS = (
     "gpu-memory", "gpu-memory-limit", "batch", "datasets", "imports", "requirements", "group", "env", "secrets", "sdk",
@@ -42,9 +44,8 @@ def _checked(code: str) -> KernelGraph:
         raise GraphRefused([GraphComplaint("form", f"is {graph.form!r}; this platform runs 'opencl'")])
     if complaints := check_graph(graph):
         raise GraphRefused(complaints)
-    if constants := graph.named(CONST):
-        reason = "constants are not stored on the platform; make it an input"
-        raise GraphRefused([GraphComplaint(f"buffers.{name}", reason) for name in constants])
+    if (count := len(constant_sizes(graph))) > MAX_CONSTANTS:
+        raise GraphRefused([GraphComplaint("buffers", f"has {count} different constants; at most {MAX_CONSTANTS}")])
     return graph
 
 
@@ -58,3 +59,9 @@ def _needs_of(code: str) -> GraphNeeds:
         raise InputError("The kernel graph has mistakes:\n" + "\n".join(lines[:MAX_SHOWN] + more)) from refused
     plan = plan_memory(graph)
     return GraphNeeds(plan.memory_bytes, plan.run_bytes, constant_sizes(graph))
+
+
+def named_constants(entities: Entities, namespace: str) -> list[str]:
+    """Return the digests of the constants of a namespace's kernel graphs."""
+    graphs = [action for action in entities.all(Action, namespace) if action.exec.kind == KERNEL]
+    return [digest for action in graphs for digest in graph_needs(action).constants]

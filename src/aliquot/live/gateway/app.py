@@ -1,5 +1,7 @@
 """The gateway: one ASGI application, put together from its parts."""
 
+from pathlib import Path
+from tempfile import gettempdir
 from urllib.parse import quote
 
 from aliquot.budgets import MappingBudget
@@ -33,6 +35,7 @@ from aliquot.live.gateway.resources.datasets import DatasetEndpoints
 from aliquot.live.gateway.resources.executions import ExecutionEndpoints
 from aliquot.live.gateway.resources.graphs import GraphEndpoints
 from aliquot.live.gateway.resources.models import ModelEndpoints
+from aliquot.live.gateway.resources.objects import ObjectEndpoints
 from aliquot.live.gateway.resources.openapi import OpenApiEndpoints
 from aliquot.live.gateway.resources.operator import OperatorEndpoints
 from aliquot.live.gateway.resources.overview import OverviewEndpoints
@@ -52,6 +55,7 @@ from aliquot.live.invocations.platform import Platform
 from aliquot.live.invocations.rate_limits import CallTotals, RateLimiters
 from aliquot.live.invocations.sessions.registry import SessionRegistry
 from aliquot.live.node.shared_buffers import NodeBuffers
+from aliquot.live.objects.registry import ObjectRegistry
 from aliquot.live.store.base import Store
 from aliquot.live.store.operator_token import OperatorToken
 from aliquot.live.triggers.alarms.scheduler import AlarmScheduler
@@ -82,10 +86,12 @@ class Gateway:
         history: HistoryQuestions | None = None,
         whatif: WhatIfRuns | None = None,
         trials: KernelTrials | None = None,
+        objects: ObjectRegistry | None = None,
     ) -> None:
         """Put the parts together. Parts that are not given are made here, without buffers shared with sandboxes."""
         self._platform = platform
         self._trials = trials
+        self._objects = objects or ObjectRegistry(store, Path(gettempdir(), "aliquot-without-objects"))
         self._catalogue = catalogue
         self._store = store
         self._settings = settings
@@ -100,6 +106,7 @@ class Gateway:
         catalogue.add_namespace_data(self.fabric.datasets)
         catalogue.add_namespace_data(self.fabric.volumes)
         catalogue.add_namespace_data(self._secrets)
+        catalogue.add_namespace_data(self._objects)
         catalogue.add_namespace_data(platform.workflows.executions)
         self.connections = connections or Connections(settings.connections or DEFAULT_CONNECTIONS)
         self._responses = ResponseLimits(settings)
@@ -153,7 +160,7 @@ class Gateway:
         platform, catalogue, store, settings = self._platform, self._catalogue, self._store, self._settings
         schedules = ActionSchedules(catalogue, self.alarms, settings.alarms_per_namespace)
         endpoints = [
-            *ActionEndpoints(platform, catalogue, settings, schedules, self._trials).endpoints(),
+            *ActionEndpoints(platform, catalogue, settings, schedules, self._trials, self._objects).endpoints(),
             *PackageEndpoints(catalogue, settings, schedules).endpoints(),
             *TriggerEndpoints(catalogue, settings, self._dispatcher).endpoints(),
             *RuleEndpoints(catalogue, settings).endpoints(),
@@ -169,6 +176,7 @@ class Gateway:
             *SessionEndpoints(self.sessions).endpoints(),
             *DatasetEndpoints(self.fabric, catalogue, self._responses).endpoints(),
             *ModelEndpoints(self.fabric).endpoints(),
+            *ObjectEndpoints(self._objects, settings.body_s).endpoints(),
             *OperatorEndpoints(platform, catalogue, self.sessions, self._operator_token).endpoints(),
             *AboutEndpoints(store, settings, self.rate_limiters).endpoints(),
             MetricsPage(self._operator_auth, self._metrics, platform, store, self.invoke, self.alarms).endpoint(

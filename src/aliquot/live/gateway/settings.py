@@ -16,6 +16,7 @@ from aliquot.live.invocations.rate_limits import RateLimits
 from aliquot.live.invocations.sessions.records import SessionSettings
 from aliquot.live.invocations.workflows.workflows import MAX_OPEN_EXECUTIONS, MAX_TASKS
 from aliquot.live.node.environments.limits import EnvironmentLimits
+from aliquot.live.objects.registry import DEFAULT_NAMESPACE_BYTES, DEFAULT_OBJECT_BYTES
 from aliquot.live.store.kept_bytes import DEFAULT_KEPT_BYTES
 from aliquot.live.store.write_queue import MAX_BACKLOG_BYTES
 
@@ -79,6 +80,8 @@ class GatewaySettings(Struct, frozen=True):
     volumes_per_namespace: int = MAX_VOLUMES
     volume_bytes: int | None = MAX_VOLUMES_BYTES  # the sizes of a namespace's volumes together
     sessions_per_namespace: int = 10_000
+    object_bytes: int = DEFAULT_OBJECT_BYTES  # of one object or blob
+    objects_per_namespace_bytes: int = DEFAULT_NAMESPACE_BYTES
     executions_per_namespace: int = MAX_OPEN_EXECUTIONS  # that have not ended
     workflow_tasks: int = MAX_TASKS  # tasks of all executions that are calls now
     kept_bytes: int | None = DEFAULT_KEPT_BYTES  # on disk for a namespace: entities, code, queued calls, records

@@ -2,15 +2,17 @@
 
 import json
 from collections.abc import Callable
+from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from aliquot.core.model import CPU
 from aliquot.core.places import Place, place_text
 from aliquot.core.units import MIB
 from aliquot.live.catalogue.groups import FlowFunctions
 from aliquot.live.catalogue.images import RuntimeImage, find_image
-from aliquot.live.catalogue.kernel_graphs import KERNEL_MODULE
+from aliquot.live.catalogue.kernel_graphs import KERNEL_MODULE, graph_needs
 from aliquot.live.catalogue.needs import parse_needs
 from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.invocations.call import Call, ChainCall, NestedCall, SharedArguments, TaskVariables
@@ -19,6 +21,7 @@ from aliquot.live.invocations.parameters import read_object
 from aliquot.live.invocations.sandbox_assignments import SandboxAssignment
 from aliquot.live.invocations.sequences.payloads import LARGE_PAYLOAD_BYTES, defaults_of
 from aliquot.live.node.base import ChainStep, Launch, Member, RunRequest
+from aliquot.live.objects.registry import ObjectRegistry
 from aliquot.live.store.records import KERNEL, PYTHON, Action
 from aliquot.runtime.mounts import DATASETS, VOLUMES
 
@@ -86,6 +89,21 @@ def launch(
         batch=needs.batch,
         module=KERNEL_MODULE if kind == KERNEL else "",
     )
+
+
+class ConstantFiles(NamedTuple):
+    """The files of the constants of kernel graphs. Without `objects` there are none."""
+
+    objects: ObjectRegistry | None
+
+    def add(self, made: Launch, action: Action) -> Launch:
+        """Return the launch of a graph with the files of its constants, which its own namespace stores."""
+        digests = graph_needs(action).constants
+        if self.objects is None or not digests:
+            return made
+        path = self.objects.files.path
+        found = tuple((digest, str(path(action.namespace, digest))) for digest in digests)
+        return replace(made, constants=found)
 
 
 def requirements_of(functions: FlowFunctions, images: tuple[RuntimeImage, ...] = ()) -> tuple[str, ...]:

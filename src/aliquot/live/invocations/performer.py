@@ -48,11 +48,11 @@ from aliquot.live.invocations.call import Call, ChainCall
 from aliquot.live.invocations.call_finisher import CallFinisher
 from aliquot.live.invocations.call_registry import CallRegistry
 from aliquot.live.invocations.flows import Flows
-from aliquot.live.invocations.launches import activation_env, launch, run_request
+from aliquot.live.invocations.launches import ConstantFiles, activation_env, launch, run_request
 from aliquot.live.invocations.nested_calls import NestedCalls
 from aliquot.live.invocations.promise_records import PromiseRecords, refused_outcome
 from aliquot.live.invocations.run_output import RunOutput
-from aliquot.live.invocations.sandbox_assignments import SandboxAssignment, SandboxAssignments
+from aliquot.live.invocations.sandbox_assignments import SandboxAssignment, SandboxAssignments, tell_start
 from aliquot.live.node.base import NestedRun, Node, Outcome, Status
 
 log = structlog.get_logger("aliquot.service")
@@ -80,6 +80,7 @@ class CommandPerformer:
         api_host: str,
         images: tuple[RuntimeImage, ...],
         secrets: SecretRegistry,
+        constants: ConstantFiles,
     ) -> None:
         """`post` passes events to the scheduler, and `arrive` reports the arrival of a call that is tried again.
 
@@ -98,6 +99,7 @@ class CommandPerformer:
         self._api_host = api_host
         self._images = images
         self._secrets = secrets
+        self._constants = constants
         self.output = RunOutput(assignments, node)
         self.promises = PromiseRecords(node.devices, registry.calls, now)
         self.nested_calls = NestedCalls(registry, finisher, fabric.readers, now)
@@ -277,7 +279,7 @@ class CommandPerformer:
                 self.sandbox_lost(sandbox, failure(Status.DEVELOPER_ERROR, reason))
                 return
             assignment.has_view = True
-        self._node.start_sandbox(sandbox, made)
+        self._node.start_sandbox(sandbox, self._constants.add(made, first.action) if made.module else made)
 
     def _stop_sandbox(self, command: StopSandbox) -> None:
         self._assignments.close(command.sandbox)
@@ -320,7 +322,7 @@ class CommandPerformer:
         call.run.may_retry = False
         call.action = assignment.resolved_for(call.function).action
         call.run.begun_s = self._now()
-        _tell_start(call, assignment)
+        tell_start(call, assignment)
         if isinstance(call, ChainCall):
             call.run.view_sandbox = command.sandbox if assignment.has_view else None
             self.nested_calls.begin_chain(command.sandbox, assignment, call)
@@ -388,13 +390,3 @@ def _note_hidden_start(call: Call, assignment: SandboxAssignment) -> None:
     assignment.early = False
     if call.run.start is Start.WARM and assignment.init_s is not None:
         call.notes = note("hold", {"hiddenTime": round(assignment.init_s * 1000)}) + call.notes
-
-
-def _tell_start(call: Call, assignment: SandboxAssignment) -> None:
-    """Give a call the duration and the output of the cold start that it waited for."""
-    if call.run.start is not Start.COLD:
-        call.run.init_s = None
-        return
-    call.run.init_s = assignment.init_s
-    for line in assignment.logs:
-        call.printed(line)

@@ -2,6 +2,7 @@
 
 from msgspec.structs import replace
 
+from aliquot.core.commands import Start
 from aliquot.live.catalogue.groups import FlowFunctions
 from aliquot.live.catalogue.keys import EphemeralKeys
 from aliquot.live.catalogue.resolving import ResolvedAction
@@ -92,3 +93,13 @@ class SandboxAssignments:
         if assignment is not None and assignment.key:
             self._keys.forget(assignment.key)
         return assignment
+
+
+def tell_start(call: Call, assignment: SandboxAssignment) -> None:
+    """Give a call the duration and the output of the cold start that it waited for."""
+    if call.run.start is not Start.COLD:
+        call.run.init_s = None
+        return
+    call.run.init_s = assignment.init_s
+    for line in assignment.logs:
+        call.printed(line)

@@ -5,6 +5,7 @@ The engine lets the scheduler take its steps. The performer carries the commands
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,9 @@ from aliquot.core.events import (
 )
 from aliquot.core.model import CPU
 from aliquot.core.places import Place
+from aliquot.live.catalogue.catalogue import Catalogue
 from aliquot.live.catalogue.images import RuntimeImage
+from aliquot.live.catalogue.kernel_graphs import named_constants
 from aliquot.live.catalogue.keys import EphemeralKeys
 from aliquot.live.catalogue.needs import parse_needs
 from aliquot.live.catalogue.resolving import ResolvedAction
@@ -43,12 +46,13 @@ from aliquot.live.invocations.errors import NotPromisedError, OverloadedError
 from aliquot.live.invocations.flows import Flows
 from aliquot.live.invocations.kept_estimates import KeptEstimates
 from aliquot.live.invocations.kernel_trials import KernelTrials
-from aliquot.live.invocations.launches import launch
+from aliquot.live.invocations.launches import ConstantFiles, launch
 from aliquot.live.invocations.performer import CommandPerformer
 from aliquot.live.invocations.pure_results import PureResults
 from aliquot.live.invocations.sandbox_assignments import SandboxAssignments
 from aliquot.live.invocations.status import describe
 from aliquot.live.node.base import Node
+from aliquot.live.objects.registry import ObjectRegistry
 from aliquot.live.profile.log import ProfileLog
 from aliquot.live.profile.profiler import Profiler
 from aliquot.live.profile.records import ProfileRow
@@ -86,6 +90,7 @@ class Service:
         data: Path | None = None,
         secrets: SecretRegistry | None = None,
         result_cache_bytes: int = 0,
+        objects: ObjectRegistry | None = None,
     ) -> None:
         """Build the service. Functions call back to `api_host` with keys from `keys`.
 
@@ -115,6 +120,7 @@ class Service:
         self.secrets = secrets or SecretRegistry(store, SecretCipher(None))
         policies = "+".join(self.scheduler.policy_names)
         self.finisher = CallFinisher(policies, self.registry, self.fabric.readers, self._engine.now)
+        self.objects = objects
         self.flows = Flows()
         self.capacity = Capacity(self.flows, lambda: node.devices, self._max_sandbox_bytes)
         self._performer = CommandPerformer(
@@ -131,6 +137,7 @@ class Service:
             api_host=api_host,
             images=images,
             secrets=self.secrets,
+            constants=ConstantFiles(self.objects),
         )
         self.nested_calls = self._performer.nested_calls
         self.nested_calls.on_called(self.profiler.note)
@@ -160,6 +167,8 @@ class Service:
     async def start(self) -> None:
         """Load the secrets, start the fabric and the node, and report the devices to the scheduler."""
         await self.secrets.load()
+        if self.objects is not None:
+            await self.objects.load()
         await self.fabric.start(self._performer)
         await self._node.start(self.trials.listening(self._performer))
         self._engine.post(HostMemorySet(self._host_memory_bytes))
@@ -169,6 +178,12 @@ class Service:
     def _performer_of(self, kind: type[Command]) -> Callable[..., None]:
         """Return the method of the performer, which is built after the engine, for commands of this kind."""
         return self._performer.performers[kind]
+
+    async def sweep_objects(self, catalogue: Catalogue) -> None:
+        """Remove blobs that no object and no kernel graph names, from time to time."""
+        if self.objects is not None:
+            named = partial(named_constants, catalogue.entities)
+            await self.objects.sweep_repeatedly(lambda: [one.name for one in catalogue.namespaces()], named)
 
     def running_calls(self) -> int:
         return sum(bool(call.run.begun_s) for call in self.calls.values())

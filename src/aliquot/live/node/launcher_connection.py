@@ -54,6 +54,7 @@ def _describe_launch(
         "ahead": ahead,  # the same
         "progress": progress,  # the same
         "module": launch.module,
+        "constants": [digest for digest, _ in launch.constants],  # a descriptor each
         "init_names": launch.init_names,
         "file": launch.file,
     }
@@ -129,9 +130,9 @@ def make_init(
     command: list[str] | None,
     data_bytes: int | None,
     buffers_token: str | None,
-    fds: tuple[int | None, int | None, int | None, int | None],
+    fds: tuple[int | None, ...],
 ) -> InitRequest:
-    """Return the init with its descriptors: CPU group, tokens of runs handed ahead, progress, and control channel."""
+    """Return the init with its descriptors: CPU group, tokens of runs ahead, progress, files, control channel."""
     given = {"cpu_group": fds[0] is not None, "ahead": fds[1] is not None, "progress": fds[2] is not None}
     body = _describe_launch(launch, result_bytes, command, data_bytes, buffers_token, **given)
     return InitRequest(body, [fd for fd in fds if fd is not None])

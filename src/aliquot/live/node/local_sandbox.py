@@ -19,7 +19,7 @@ from aliquot.live.node.output_readers import OutputReaders
 from aliquot.live.node.reply_memory import ReplyMemory
 from aliquot.live.node.run_failures import describe_end, exit_text
 from aliquot.live.node.shared_buffers import SandboxBuffers, SharedBufferError
-from aliquot.live.node.states import CHECKING, GONE, IDLE, RUNNING, STARTING, SandboxListener, error
+from aliquot.live.node.states import CHECKING, GONE, IDLE, RUNNING, STARTING, SandboxListener, error, open_or_empty
 from aliquot.runtime import frames
 
 _STATUSES = {int(status): status for status in Status}
@@ -91,7 +91,7 @@ class LocalSandbox:
         self.deadline_s -= waited_s
         tokens = self._handed.descriptor() if self._handed is not None else None
         end = channel.take_sandbox_end() if channel is not None else None
-        fds = (cpu_group, tokens, self.progress_fd, end)
+        fds = (cpu_group, tokens, self.progress_fd, *map(open_or_empty, launch.constants), end)
         self._init = make_init(launch, self._result_bytes, command, data_bytes, token, fds)
         self._unread = True
         self.cell.on_network(self._send_init)

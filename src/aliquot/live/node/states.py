@@ -1,6 +1,7 @@
 """The states of a sandbox, the errors of one that is lost, and the listener to which it reports."""
 
 import json
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
@@ -44,6 +45,14 @@ class StartError(Exception):
 
 def error(text: str) -> bytes:
     return json.dumps({"error": text}, ensure_ascii=False).encode()
+
+
+def open_or_empty(constant: tuple[str, str]) -> int:
+    """Return a descriptor of a file, or of an empty one if it is gone. The sandbox checks its digest."""
+    try:
+        return os.open(constant[1], os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
 
 
 def not_json(result: bytes | memoryview) -> str:

@@ -50,6 +50,10 @@ class DataDirectory:
         return self.path / PROFILE
 
     @property
+    def objects(self) -> Path:
+        return self.path / "objects"
+
+    @property
     def operator_token(self) -> Path:
         return self.path / OPERATOR_TOKEN
 

@@ -27,7 +27,7 @@ from aliquot.live.gateway.entities.common import (
     pair_views,
     updated_parameters,
 )
-from aliquot.live.gateway.entities.kernel_graphs import try_out
+from aliquot.live.gateway.entities.kernel_graphs import check_constants, try_out
 from aliquot.live.gateway.entities.kinds import resolve_kind
 from aliquot.live.gateway.entities.schedules import ActionSchedules
 from aliquot.live.gateway.entities.sequences import check_components, read_components
@@ -48,6 +48,7 @@ from aliquot.live.gateway.http.routing import (
 from aliquot.live.gateway.settings import GatewaySettings, Range
 from aliquot.live.invocations.kernel_trials import KernelTrials
 from aliquot.live.invocations.platform import Platform
+from aliquot.live.objects.registry import ObjectRegistry
 from aliquot.live.store.records import (
     BLACKBOX,
     KERNEL,
@@ -88,14 +89,16 @@ class ActionEndpoints:
         settings: GatewaySettings,
         schedules: ActionSchedules,
         trials: KernelTrials | None = None,
+        objects: ObjectRegistry | None = None,
     ) -> None:
-        """Kernel graphs are tried out if there are `trials`."""
+        """Kernel graphs are tried out if there are `trials`. Their constants are among the `objects`."""
         self._platform = platform
         self._catalogue = catalogue
         self._entities = catalogue.entities
         self._settings = settings
         self._schedules = schedules
         self._trials = trials
+        self._objects = objects
 
     def endpoints(self) -> list[Endpoint]:
         code = Query("code", bool, "false omits the code")
@@ -134,7 +137,8 @@ class ActionEndpoints:
             if (why := self._platform.reason_not_deployable(action)) is not None:
                 raise Refusal(400, why)
             self._schedules.check(action)
-            if action.exec.kind == KERNEL and self._trials is not None and put.exec is not None:
+            if action.exec.kind == KERNEL and put.exec is not None:
+                check_constants(action, self._objects)
                 action = await try_out(action, old, self._trials)
             action = await self._catalogue.put(action)
             await self._schedules.apply(action)

@@ -28,6 +28,7 @@ from aliquot.live.gateway.http.responses import JSON, Body, Headers, size_of
 
 _JSON_TYPE = b"application/json"
 _ENTITY_METHODS = ("PUT", "POST", "DELETE")
+_KEY, _SEVERAL_PARTS = "{key}", "{key:path}"  # keys of objects have slashes
 _SMALL_BYTES = 64 * KIB  # a smaller response is not counted in its caller's memory
 
 
@@ -40,6 +41,7 @@ class Request:
         self.headers = headers
         self.fields = fields_of(query) if query else {}
         self.body = b""
+        self.receive: Receive | None = None  # of an endpoint that takes its body itself
         self.principal: Principal | None = None
         self.named = ""  # the namespace in the path; not the caller's only where `EndpointAccess.PUBLISHED` allows it
 
@@ -64,6 +66,7 @@ class Response(NamedTuple):
     headers: Headers = (JSON,)
     events: EventStream | None = None  # sent instead of the body
     reserved: Reservation | None = None  # the body's part of the namespace's memory
+    on_disk: bool = False  # the body is a mapped file, and takes no memory
 
 
 def json_response(value: object, status: int = 200) -> Response:
@@ -106,6 +109,7 @@ class Endpoint(NamedTuple):
     also_takes: tuple[str, ...] = ()  # media types in addition to JSON
     streams: bool = False  # a 200 may be a stream of events
     any_status: bool = False  # the function may choose any other status
+    raw: bool = False  # the handler takes the body itself, of any media type
 
 
 async def handled_elsewhere(_: Request) -> Response:
@@ -132,7 +136,12 @@ def make_router(
         if not path.endswith("/"):  # a trailing slash makes no difference, unless the table has that path, too
             by_path.setdefault(f"{path}/", by_path[path])
     for path, methods in by_path.items():
-        routes.append(Route(path, _EndpointRoute(methods, auth, operator, bodies, connections, responses)))
+        routes.append(
+            Route(
+                path.replace(_KEY, _SEVERAL_PARTS),
+                _EndpointRoute(methods, auth, operator, bodies, connections, responses),
+            )
+        )
     return Router(routes, redirect_slashes=False, default=_not_found)
 
 
@@ -202,8 +211,9 @@ class _EndpointRoute:
             takes = (_JSON_TYPE, *(each.encode() for each in endpoint.also_takes))
             if kind not in takes and (request.body or method == "PUT"):
                 raise unsupported_media()
+        request.receive = receive if endpoint.raw else None
         response = await endpoint.handler(request)
-        if size_of(response.body) <= _SMALL_BYTES:
+        if size_of(response.body) <= _SMALL_BYTES or response.on_disk:
             return response
         try:
             return response._replace(reserved=self._responses.reserve(tenant, response.body))
