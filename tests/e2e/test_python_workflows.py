@@ -134,6 +134,7 @@ def test_the_command_line_deploys_runs_and_shows(command, tmp_path):
     assert command("stop", started).code == 0
     (tmp_path / "wait.yaml").write_text("StartAt: A\nStates: {A: {Type: Pass, End: true}}\n")
     assert "try: aliquot workflow run wait" in command("deploy", "wait.yaml", "--express").out
+    assert "--name: 'a/b' is not a name" in command("start", "orders.order", "--name", "a/b").err
     assert "there is no function orders.ordre; did you mean orders.order?" in command("run", "orders.ordre").err
 
 

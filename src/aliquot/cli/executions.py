@@ -1,6 +1,7 @@
 """Commands for executions of deployed workflows: run, start, list, show, history, follow, stop, redrive, answer."""
 
 import json
+import re
 from typing import Annotated, Any
 
 import typer
@@ -18,6 +19,7 @@ from aliquot.sdk.workflow.executions import EXECUTIONS, TASKS, follow, is_end, r
 
 STATUSES = ("RUNNING", "SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED")
 _MAX_LISTED = 200
+_EXECUTION_NAME = re.compile(r"[\w.@-]{1,80}")
 Name = Annotated[str, typer.Argument(help="The name of a deployed workflow.", autocompletion=completer(ACTIONS))]
 Id = Annotated[str, typer.Argument(metavar="ID", help="The id of an execution, see aliquot workflow list.")]
 ExecutionName = Annotated[
@@ -207,6 +209,8 @@ def answer(
 
 
 def _start(gateway: GatewayClient, workflow: str, value: dict[str, Any], name: str) -> str:
+    if name and not _EXECUTION_NAME.fullmatch(name):
+        raise InputError(f"--name: '{name}' is not a name; it takes at most 80 letters, digits, '_', '-', '.' and '@'")
     body = {"input": value, **({"name": name} if name else {})}
     try:
         path = f"{entity_path('workflows', workflow)}/executions"

@@ -164,8 +164,14 @@ def run_cases(
     from aliquot.testing.workflow_cases import WorkflowCases, never_taken, run_case
     from aliquot.workflow.errors import DefinitionError
 
+    document = read_document(file)
+    if isinstance(document, dict) and "States" in document:
+        raise InputError(
+            f"{file} is a definition; a file of cases has workflow, such as {file.name}, and a list of cases. Without "
+            "cases there is aliquot workflow check"
+        )
     try:
-        cases = msgspec.convert(read_document(file), WorkflowCases)
+        cases = msgspec.convert(document, WorkflowCases)
     except msgspec.ValidationError as error:
         raise InputError(f"{file}: {error}") from error
     source = WorkflowSource(file.stem, cases.workflow)

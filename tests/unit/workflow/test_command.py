@@ -108,5 +108,7 @@ def test_a_case_that_differs_fails_and_says_why(aliquot, tmp_path, change, said)
 
 
 def test_a_wrong_file_of_cases_is_refused(aliquot, tmp_path):
+    told = aliquot("test", write(tmp_path, "flow.json", FLOW))
+    assert "flow.json is a definition; a file of cases has workflow, such as flow.json, and a list of cases" in told.err
     for wrong in ({}, {"workflow": FLOW, "cases": [{"nam": 1}]}, {"workflow": {}, "cases": [{"name": "x"}]}):
         assert aliquot("test", write(tmp_path, "cases.json", wrong)).code not in {0, 1}
