@@ -272,6 +272,8 @@ class Scheduler:
         invocation.run_s = event.run_s
         if sandbox.retired is None:  # run times of an older version do not count
             learn(event, sandbox, self._batching, now=self.now)
+            if self._plans:
+                self.admitter.run_finished(sandbox, event.run_s)
         now, pool, calls = self.now, self.pool, self._calls
         if sandbox.ahead:
             calls.begin_next(sandbox, now=now)

@@ -99,6 +99,7 @@ def queue_in_order(flow: Flow, invocation: Invocation) -> None:
         held[invocation.id] = invocation
         for name in later:
             held.move_to_end(name)
+        admit(flow)
         return
     put_back(flow, invocation)
     if flow.spec.instances is not None:

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from aliquot.config import PolicySettings
 from aliquot.core.admission.estimates import MAX_TIMES, Outlook, TimeWindow
 from aliquot.core.admission.records import Blame, Late, RefusalCause, SavedTimes
-from aliquot.core.commands import BreakPromise, Complete, Dispatch, Fail, Promise, Reject, StartSandbox, WakeAt
+from aliquot.core.commands import BreakPromise, Complete, Dispatch, Fail, Promise, Reject, Run, StartSandbox, WakeAt
 from aliquot.core.events import (
     DeviceLost,
     EstimatesRestored,
@@ -349,3 +349,15 @@ def test_a_block_starts_when_its_sandbox_has_run_a_plain_call_outside_of_lanes()
     harness.ready(ask(harness, "plain"))
     assert of_type(Promise, ask(harness, "promised", 10))
     assert of_type(Dispatch, harness.finish("plain", at=1))[0].invocation == "promised"
+
+
+def test_a_member_that_left_its_batch_is_not_ended_again_when_its_deadline_passes():
+    batched = replace(function("f", run_s=1, cold_s=0, load_s=0), batch=2, times=Times(1, 0, 0, {2: 1.0}))
+    harness = make(devices=[device("gpu-1", concurrency=1, memory_bytes=None)], functions=[batched])
+    warm(harness, 1)
+    ask(harness, "running", 100)
+    ask(harness, "a", 3, late=Late.DROP)
+    ask(harness, "b", 50)
+    assert of_type(Run, harness.finish("running", at=harness.now + 1))[0].riders
+    assert of_type(Fail, harness.send(InvocationCancelled("a")))
+    assert not of_type(Fail, harness.send(Woke(), at=harness.now + 10))

@@ -1,15 +1,12 @@
 """Simulate a scenario under an admission policy, and count what became of the calls."""
 
-from pathlib import Path
-
 from msgspec import Struct
 
 from aliquot.config import PolicySettings
 from aliquot.sim.engine import Scenario, simulate
 from aliquot.sim.recorder import CallLine
 
-OURS, SAMPLED, CLOCKWORK, FIFO = "reservation", "pareto_sampled", "Clockwork", "accept_all"
-FILES = {CLOCKWORK: f"{Path(__file__).with_name('clockwork.py')}:{CLOCKWORK}"}  # policies that are no part of Aliquot
+OURS, SAMPLED, CLOCKWORK, FIFO = "reservation", "pareto_sampled", "clockwork", "accept_all"
 
 
 class SloOutcome(Struct, frozen=True):
@@ -36,9 +33,7 @@ class SloOutcome(Struct, frozen=True):
 def settings_of(admission: str, **params: str) -> PolicySettings:
     """Return the policies of a run. `accept_all` runs calls in the order of their arrival."""
     own = {admission: params} if params else {}
-    return PolicySettings(
-        "fcfs" if admission == FIFO else "fair_resident", admission=FILES.get(admission, admission), params=own
-    )
+    return PolicySettings("fcfs" if admission == FIFO else "fair_resident", admission=admission, params=own)
 
 
 def measure(scenario: Scenario, settings: PolicySettings) -> SloOutcome:

@@ -30,7 +30,7 @@ from aliquot.core.flow import Flow
 from aliquot.core.lifecycle import SandboxState
 from aliquot.core.pool import Pool
 from aliquot.core.records import Invocation, Sandbox
-from aliquot.core.waiting import queue_in_order
+from aliquot.core.waiting import admit, queue_in_order
 
 
 class Admitter:
@@ -192,6 +192,11 @@ class Admitter:
         if sandbox.lane is not None:
             self.plan.touch((sandbox.lane,))
 
+    def run_finished(self, sandbox: Sandbox, run_s: float) -> None:
+        """Tell the policy how long a run took."""
+        size = 1 if sandbox.batch is None else sandbox.batch.began_with
+        self.policy.finished(sandbox.flow, sandbox.device, size, run_s)
+
     def flow_closed(self, flow: Flow) -> None:
         """Let the policy forget a flow, and break the promises of executions that need it."""
         self.executions.flow_closed(flow)
@@ -227,32 +232,36 @@ class Admitter:
             self._break_late_members(running, now)
         if lane.plan.refresh((lane,), now) is not None:
             self.plan.shrink(lane, now)
+        moved: dict[str, None] = {}  # calls that have got another place, which they do not get twice
         while (late := lane.plan.refresh((lane,), now)) is not None:
-            block, blame = victim_of(lane, late, now)
-            self._replace(block, blame, "a run or a start before it took longer than its bound", now)
+            block, blame = victim_of(lane if lane in late.lanes else late.lanes[0], late, now)
+            again = any(member.id in moved for member in block.members)
+            moved |= dict.fromkeys(member.id for member in block.members)
+            self._replace(block, blame, "a run or a start before it took longer than its bound", now, moves=not again)
 
     def _break_late_members(self, block: Block, now: float) -> None:
         for member in list(block.members):
             objective = member.objective
-            if objective is None or member.sandbox is None or not objective.promised:
-                continue
+            if objective is None or member.id not in self._calls.open or not objective.promised:
+                continue  # one that was cancelled has left its batch
             if member.deadline is None or member.deadline + TOLERANCE_S >= now:
                 continue
             own = now - block.began > objective.bound_s
             blame = Blame.OWN_RUN if own else block.blame or Blame.PLATFORM
             self.promises.broken_by(member, blame, "it did not end in time")
-            if objective.late is Late.DROP:
+            if objective.late is Late.DROP and member.sandbox is not None:
                 self._calls.cancel(member, member.sandbox, "its deadline has passed", now=now)
 
-    def _replace(self, block: Block, blame: Blame, reason: str, now: float) -> None:
+    def _replace(self, block: Block, blame: Blame, reason: str, now: float, *, moves: bool = True) -> None:
         """Move a block to another place where all its members are in time, or break its promises."""
         self.plan.drop(block)
         block.blame = blame
         first = min(block.members, key=lambda member: (_due(member), member.number))
-        placement = self._other_place(block, first, now)
+        placement = self._other_place(block, first, now) if moves else None
         if placement is None:
             for member in list(block.members):
                 self.break_promise(member, blame, reason, now)
+            admit(block.flow)  # its sandbox may have kept others back
             return
         self._placer.put_all(placement, block.members, now).blame = blame
 
