@@ -190,9 +190,10 @@ def test_gateways_stop_with_the_server_and_end_when_it_is_killed(tmp_path):
 
 
 @pytest.mark.long
-def test_suites_for_clients_pass_with_two_gateways():
-    files = [str(Path(__file__).with_name(f"test_{name}.py")) for name in SUITES]
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *files]
+@pytest.mark.parametrize("name", SUITES)
+def test_suites_for_clients_pass_with_two_gateways(name):
+    file = str(Path(__file__).with_name(f"test_{name}.py"))
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", file]
     done = subprocess.run(
         command, env={**os.environ, "ALIQUOT_GATEWAYS": "2"}, capture_output=True, text=True, check=False
     )
