@@ -4,6 +4,7 @@ The routes come from the server's own OpenAPI page, so a new one is tried withou
 namespace has must show it to its owner below: whoever adds such a route adds such a thing to `furnished`.
 """
 
+import hashlib
 import itertools
 import json
 import re
@@ -106,6 +107,9 @@ def furnished(server):
     put(f"secrets/{MARK}", variables={"TOKEN": SECRET})
     put(f"volumes/{MARK}", size=2**20)
     put(f"volumes/{MARK}/files?path={MARK}", text=SECRET)
+    digest = hashlib.sha256(MARK.encode()).hexdigest()
+    for path in (f"blobs/{digest}", f"objects/{MARK}"):
+        client.put(f"{base}/{path}", content=MARK.encode()).raise_for_status()
     action = {"name": "own", "namespace": "_", "backendMethod": "GET", "backendUrl": "x", "secureKey": MARK}
     route = {"gatewayBasePath": "/shop", "gatewayPath": "/own", "gatewayMethod": "get", "action": action}
     client.post("/api/v1/web/whisk.system/apimgmt/createApi", json={"apidoc": route}).raise_for_status()
@@ -125,6 +129,8 @@ def furnished(server):
         "package": ["box", "open", "own"],
         "trigger": ["bell"],
         "dataset": [MARK],
+        "sha256": [digest],
+        "key": [MARK],
         "secret": [MARK],
         "volume": [MARK],
         "path": ["shop/own", "shop"],
