@@ -61,6 +61,8 @@ def test_a_call_that_is_expected_finds_a_sandbox_and_a_killed_forecaster_comes_b
         told = wait_until(lambda: call_when_held(platform, client), what="a call in a sandbox that was held for it")
         assert told["start"] == "warm"
         assert told["hold"]["hiddenTime"] > 0
+        shown = wait_until(lambda: platform.json("forecast", "list"), what="a forecast in the command's list")
+        assert {"chance", "window_s", "low", "middle", "high", "model"} <= set(shown[0])
         first = wait_until(lambda: forecaster_of(platform), what="the forecaster")
         os.kill(first, signal.SIGKILL)
         wait_until(lambda: forecaster_of(platform) not in {None, first}, what="another forecaster")

@@ -51,6 +51,7 @@ COMMANDS = {
     "top": CommandEntry("status.top", OPERATE),
     "usage": CommandEntry("usage.usage", OPERATE),
     "profile": CommandEntry("profile.app", OPERATE),
+    "forecast": CommandEntry("forecast.app", OPERATE),
     "model": CommandEntry("model.app", OPERATE),
     "namespace": CommandEntry("namespace.app", OPERATE),
     "token": CommandEntry("token.token", OPERATE),
