@@ -361,3 +361,10 @@ def test_a_member_that_left_its_batch_is_not_ended_again_when_its_deadline_passe
     assert of_type(Run, harness.finish("running", at=harness.now + 1))[0].riders
     assert of_type(Fail, harness.send(InvocationCancelled("a")))
     assert not of_type(Fail, harness.send(Woke(), at=harness.now + 10))
+
+
+def test_a_few_times_of_one_size_raise_its_bound_by_as_much_as_run_times_vary():
+    window = TimeWindow()
+    window.record(1.1, 0)
+    assert window.raised(2.0, 0) == 2
+    assert window.raised(1.0, 0) == pytest.approx(1.32)

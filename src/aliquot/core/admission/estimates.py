@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MAX_TIMES = 64  # that a bound is computed from
 MIN_TIMES = 8  # for a quantile
 QUANTILE = 0.98
-FEW_FACTOR = 1.03  # by which the largest of a few times is exceeded, where more is known from other sizes
+FEW_FACTOR = 1.2  # by which the largest of a few times is exceeded, where more is known from other sizes
 MEDIANS = 10  # without a run, after which a bound falls
 MAX_HALVINGS = 40
 MAX_COLD_REFUSALS = 3  # for want of a warm sandbox within `COLD_PERIOD_S`, before one is started
