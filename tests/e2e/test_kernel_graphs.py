@@ -83,7 +83,7 @@ def server(tmp_path_factory):
 def client(server):
     with server.client() as made:
         made.deploy("scaled", SCALED, kind="kernel:1")
-        made.deploy("wild", WILD_GRAPH, kind="kernel:1", limits={"timeout": 3000})
+        made.deploy("wild", WILD_GRAPH, kind="kernel:1", limits={"timeout": 6000})
         yield made
 
 
@@ -173,7 +173,7 @@ def test_a_graph_larger_than_any_device_is_refused_with_the_largest_that_fits(cl
 def test_an_endless_kernel_is_ended_at_the_limit_and_named(client):
     record = client.call("wild", {"inputs": {"x": [1]}})
     assert record["response"]["result"]["error"] == (
-        "The action exceeded its time limits of 3000 milliseconds. It was in kernel 1 (wild), iteration 0."
+        "The action exceeded its time limits of 6000 milliseconds. It was in kernel 1 (wild), iteration 0."
     )
     assert client.result("wild", {"inputs": {"x": [0]}})["outputs"] == {"y": [0]}
 
