@@ -94,3 +94,18 @@ def calls_in_time(**rules):
 
 def test_blocks_of_a_target_size_keep_far_more_calls_in_time():
     assert calls_in_time() >= 1.5 * calls_in_time(target_sizes="false")
+
+
+@pytest.mark.parametrize(("share", "concurrency"), [(None, 1), (1, 100)])
+def test_a_flood_of_promised_calls_leaves_a_part_of_the_lanes_to_plain_calls(share, concurrency):
+    """Calls with a deadline come at twice the rate that the lane completes, and a plain call each second."""
+    tight = [Arrival(round(number / 66, 6), "tight", deadline_s=0.4) for number in range(260)]
+    arrivals = sorted([*tight, *(Arrival(number + 0.5, "plain") for number in range(3))], key=lambda one: one.time_s)
+    functions = {name: FunctionSpec(name, share=share, times=Times(0.03, 0, 0)) for name in ("tight", "plain")}
+    scenario = Scenario([DeviceSpec("gpu-1", concurrency=concurrency)], functions, ListedWorkload(arrivals), check=True)
+    lines = []
+    simulate(scenario, PolicySettings("fair_resident", admission="reservation"), on_end=lines.append)
+    assert not [line for line in lines if line.promised and not line.met]
+    waits = [line.ended_s - line.arrived_s for line in lines if line.met is None]
+    assert len(waits) == 3
+    assert max(waits) < 1

@@ -172,7 +172,10 @@ class Scheduler:
                 wrong.append(describe(error, event, events))
         if self._plans or self.admitter.waiting:
             self.admitter.step(now)
-        self._dispatcher.decide(self._domains, now=now)
+            self._dispatcher.decide(self._domains, now=now)
+            self.admitter.step_again(now)
+        else:
+            self._dispatcher.decide(self._domains, now=now)
         if self.pool.short_flows:
             self.provisioner.hold_next(now=now)
         if self.prefetcher.needs_decision:

@@ -55,6 +55,8 @@ class Admitter:
         self._dispatcher = dispatcher
         self._outbox = outbox
         self.waiting: dict[str, None] = {}  # calls that wait without a promise
+        self._left_to_plain: list[Lane] = []  # idle lanes whose blocks start unless a plain call takes them
+        self._plain_first = True
         self._short: list[Lane] = []  # idle lanes whose next block waits for a slot of the device
         self._checks = LaneChecks(plan)
         self._placer = Placer(plan, pool, calls, self._checks)
@@ -136,14 +138,18 @@ class Admitter:
             plan.touch((lane,))
         self._drop_given_up(now)
         self.executions.release_broken(now)
+        self._settle_changed(now)
+        if not self.waiting:
+            plan.close_unused(now)
+
+    def _settle_changed(self, now: float) -> None:
+        plan = self.plan
         while plan.changed:
             lanes = list(plan.changed.values())
             plan.changed.clear()
             for lane in lanes:
                 self._settle(lane, now)
             self.executions.release_broken(now)
-        if not self.waiting:
-            plan.close_unused(now)
 
     def wake_at(self, now: float) -> float:
         """Return when a lane must be looked at, or the policy asked, even if nothing happens."""
@@ -160,12 +166,34 @@ class Admitter:
             if block is not None and lane not in block.lanes:
                 block = self._move_to(block, lane, now)
             if block is not None and can_start(block):
-                self._start(block, now)
+                if self._plain_first and self._is_left_to_plain(lane, block, now):
+                    self._left_to_plain.append(lane)
+                else:
+                    self._start(block, now)
             elif block is not None and not has_slot(block):
                 self._short.append(lane)
             elif not lane.blocks and self.waiting:
                 self._choose_waiting(lane, now)
         self._checks.watch((lane,), now)
+
+    def _is_left_to_plain(self, lane: Lane, block: Block, now: float) -> bool:
+        """Return whether plain calls may have an idle lane before a promised block, because they had too little."""
+        objective = block.members[0].objective
+        if objective is None or not objective.promised:
+            return False
+        if now < lane.plan.kind.plain_at or lane.latest_start <= now:
+            return False
+        return self.plan.plain_waits(lane.device.spec.kind)
+
+    def step_again(self, now: float) -> None:
+        """Start the blocks of lanes that were left to plain calls, which have not taken them."""
+        if not self._left_to_plain:
+            return
+        lanes, self._left_to_plain = self._left_to_plain, []
+        self.plan.touch(tuple(lanes))
+        self._plain_first = False
+        self._settle_changed(now)
+        self._plain_first = True
 
     def _start(self, block: Block, now: float) -> None:
         """Let a block begin, with the members that it has."""

@@ -65,6 +65,7 @@ class KindDemand:
         self.tags: dict[str, float] = {}  # until when each tenant has used its share
         self.blocks = 0  # planned and not started
         self.unbounded = 0  # lanes with plain runs of which nobody knows when they end
+        self.plain_at: float = 0  # when a plain call may have a lane before a block again
         self._renewed: float | None = None
 
     def arrived(self, flow: "Flow", width: int, limit_s: float, whole_s: float, now: float) -> FlowDemand:
@@ -110,6 +111,10 @@ class KindDemand:
                 tenant = each.flow.key.tenant
                 by_tenant[tenant] = by_tenant.get(tenant, 0) + work
         return sum(min(work, shares.get(tenant, 1) * self.lanes) for tenant, work in by_tenant.items())
+
+    def ran_plain(self, lane_s: float, now: float) -> None:
+        """Count a plain run, so that plain calls have their part of the lanes before blocks, and no more."""
+        self.plain_at = now + lane_s / (PLAIN_PART * max(1, self.lanes))
 
     # --- shares of tenants ------------------------------------------------------------------------------
 

@@ -328,6 +328,8 @@ class DevicePlan:
             lane.busy_until = inf if seconds is None else now + seconds
         self.refresh(tuple(lanes), now)
         self.kind.unbounded += len(lanes) if seconds is None else 0
+        if lanes and seconds is not None:
+            self.kind.ran_plain(seconds * len(lanes), now)
         sandbox.occupies = (*sandbox.occupies, *lanes)
         sandbox.planned = True
 

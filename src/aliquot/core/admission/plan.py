@@ -317,7 +317,7 @@ class Plan:
         """Return the earliest due time that leaves room for tighter deadlines and plain calls, or `due` if it does."""
         kind = self.kind(device.spec.kind)
         self.expected(ask, device)
-        plain_waits = any(each.queued and each.uses(device.spec.kind) for each in self._registry.domains.values())
+        plain_waits = self.plain_waits(device.spec.kind)
         lanes = float(kind.lanes)
         if kind.load > HEADROOM_LOAD * kind.lanes:
             bound = lambda flow, size: self.bound_s(flow, device, size)  # noqa: E731 - as in `expected`
@@ -334,7 +334,12 @@ class Plan:
         )
         if work <= 0:
             return due
-        return max(due, ask.now + (work + seconds) / lanes) if lanes > 0 else inf
+        own = seconds * ask.flow.spec.lanes_on(device.spec)
+        return max(due, ask.now + (work + own) / lanes) if lanes > 0 else inf
+
+    def plain_waits(self, kind: str) -> bool:
+        """Return whether plain calls wait that could run on this kind of device."""
+        return any(each.queued and each.uses(kind) for each in self._registry.domains.values())
 
     def shares(self, now: float) -> Mapping[str, float]:
         """Return the part of the devices of each active tenant, by weight."""
