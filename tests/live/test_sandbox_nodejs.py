@@ -214,6 +214,6 @@ def test_too_much_memory_is_told_apart(tmp_path):
 def test_an_unknown_kind_says_what_there_is(tmp_path):
     async def scene(rig):
         outcome = await rig.not_started("x", kind="cobol:85")
-        assert "runs no functions of the kind 'cobol:85'; it knows nodejs, python" in result(outcome)["error"]
+        assert "runs no functions of the kind 'cobol:85'; it knows kernel, nodejs, python" in result(outcome)["error"]
 
     play(tmp_path, scene)
