@@ -1,5 +1,7 @@
 """Assignments of sandboxes: the functions that each sandbox serves, its current call and its key for calling back."""
 
+from collections.abc import Callable
+
 from msgspec.structs import replace
 
 from aliquot.core.commands import Start
@@ -71,8 +73,10 @@ def wants_key(resolved: ResolvedAction) -> bool:
 class SandboxAssignments:
     """The assignments of all sandboxes, by the scheduler's number."""
 
-    def __init__(self, keys: EphemeralKeys) -> None:
+    def __init__(self, keys: EphemeralKeys, on_closed: Callable[[int], None]) -> None:
+        """`on_closed` is called with the number of every sandbox that has ended."""
         self._keys = keys
+        self._on_closed = on_closed
         self._by_sandbox: dict[int, SandboxAssignment] = {}
         self.get = self._by_sandbox.get
         self.items = self._by_sandbox.items
@@ -92,6 +96,7 @@ class SandboxAssignments:
         assignment = self._by_sandbox.pop(sandbox, None)
         if assignment is not None and assignment.key:
             self._keys.forget(assignment.key)
+        self._on_closed(sandbox)
         return assignment
 
 

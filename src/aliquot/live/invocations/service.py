@@ -127,7 +127,7 @@ class Service:
             node,
             self.fabric,
             self.registry,
-            SandboxAssignments(keys or EphemeralKeys()),
+            SandboxAssignments(keys or EphemeralKeys(), self.profiler.close_files),
             self.finisher,
             self.flows,
             wake=self._wake,

@@ -36,11 +36,12 @@ class SegmentedRows:
         self._paths = segment_paths(folder, name)
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         self._files = [os.open(path, flags, 0o600) for path in self._paths]
-        self._sizes = [_whole_bytes(path) for path in self._paths]
+        written_ns = [os.fstat(file).st_mtime_ns if os.fstat(file).st_size else 0 for file in self._files]
+        self._current = written_ns.index(max(written_ns))
+        self._sizes = [_whole_bytes(file) for file in self._files]
         for file, size in zip(self._files, self._sizes, strict=True):
-            os.ftruncate(file, size)
-        newest = [max((rows[-1].t_s for rows in read_frames(path)), default=-1) for path in self._paths]
-        self._current = newest.index(max(newest))
+            if size < os.fstat(file).st_size:
+                os.ftruncate(file, size)
         self._failing = False
 
     def add(self, rows: Sequence[ProfileRow]) -> None:
@@ -124,8 +125,14 @@ def _frames(data: bytes) -> Iterator[tuple[int, int]]:
         at = end
 
 
-def _whole_bytes(path: Path) -> int:
-    last = 0
-    for _, last in _frames(path.read_bytes()):  # noqa: B007 - the end of the last frame
-        pass
-    return last
+def _whole_bytes(file: int) -> int:
+    """Return the size up to the last whole frame. Only the last one can be torn, so only that one is read."""
+    size, at, last = os.fstat(file).st_size, 0, (0, 0, 0)
+    while len(head := os.pread(file, _HEAD.size, at)) == _HEAD.size:
+        length, checksum = _HEAD.unpack(head)
+        if not length or at + _HEAD.size + length > size:
+            break
+        last = at, length, checksum
+        at += _HEAD.size + length
+    begin, length, checksum = last
+    return at if zlib.crc32(os.pread(file, length, begin + _HEAD.size)) == checksum else begin

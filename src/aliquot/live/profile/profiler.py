@@ -74,6 +74,12 @@ class Profiler:
             seen.close()
         self._sandboxes.clear()
 
+    def close_files(self, sandbox: int) -> None:
+        """Close the files about a sandbox that has ended. What it did in this second still counts."""
+        seen = self._sandboxes.get(sandbox)
+        if seen is not None:
+            seen.close()
+
     def note(self, tenant: str, function: str, operation: str) -> None:
         """Count an operation of a function that runs, for the sequence of its operations."""
         self._sums_of((tenant, function)).note(operation)
