@@ -188,6 +188,11 @@ def test_failed_and_slow_calls_are_found(platform):
     assert set(figures["milliseconds"]) >= {"run", "whole"}
     assert re.search(r"fails: 1 call, 1 cold, 1 failed *\n +p50", platform.aliquot("latency", "fails"))
     assert "there is no function nothing" in platform.aliquot("latency", "nothing", code=5)
+    measured = platform.json("latency", "fails", "--measure", 3, "-p", "why", "bad")
+    assert (measured["calls"], measured["failed"]) == (3, 3)
+    parts = measured["milliseconds"]
+    assert 0 < parts["way"]["p50"] < parts["whole"]["p50"]
+    assert "say how many, such as --measure 20" in platform.aliquot("latency", "fails", "-p", "why", "bad", code=2)
 
 
 def test_a_call_that_runs_is_cancelled(platform):

@@ -1,10 +1,13 @@
 """The platform as its users meet it: one real server, each of the things it promises once."""
 
+import base64
 import json
 import os
+import socket
 import ssl
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
@@ -142,6 +145,26 @@ def test_replay_of_what_is_no_journal_says_so(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "JOURNAL:" in done.stderr
+
+
+def test_the_time_in_which_a_request_is_read_is_in_its_record(tmp_path):
+    with LiveServer(tmp_path / "data") as server:
+        server.deploy("echo", ECHO)
+        address = server.url.removeprefix("http://").split(":")
+        body = b'{"a": "%b"}' % (b"x" * 200)
+        auth = base64.b64encode(server.key.encode()).decode()
+        head = (
+            "POST /api/v1/namespaces/_/actions/echo?blocking=true HTTP/1.1\r\nHost: here\r\nConnection: close\r\n"
+            f"Authorization: Basic {auth}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
+        with socket.create_connection((address[0], int(address[1])), timeout=60) as connection:
+            connection.sendall(head.encode() + body[:10])
+            time.sleep(0.1)  # the client is slow
+            connection.sendall(body[10:])
+            answer = b"".join(iter(lambda: connection.recv(65536), b""))
+        record = json.loads(answer.partition(b"\r\n\r\n")[2])
+        notes = {note["key"]: note["value"] for note in record["annotations"]}
+        assert notes["gatewayTime"] >= 90
 
 
 def test_https(tmp_path):

@@ -37,7 +37,7 @@ COMMANDS = {
     "object": CommandEntry("objects.app", DEVELOP),
     "logs": CommandEntry("logs.logs", DEVELOP),
     "why": CommandEntry("why.why", DEVELOP),
-    "latency": CommandEntry("latency.latency", DEVELOP),
+    "latency": CommandEntry("latency.latency", DEVELOP, TakesPairs),
     "list": CommandEntry("functions.list_functions", DEVELOP),
     "delete": CommandEntry("functions.delete", DEVELOP),
     "action": CommandEntry("action.app", OPENWHISK),

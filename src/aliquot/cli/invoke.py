@@ -213,6 +213,8 @@ def _summary(record: dict[str, Any], whole_ms: float) -> str:
     parts = [f"{record['activationId']}: {start}"]
     if notes.get("device"):
         parts.append(f"on {notes['device']}")
+    if "gatewayTime" in notes:
+        parts.append(f"its request was read in {seconds(notes['gatewayTime'] / 1000)}")
     parts.append(f"waited {seconds(notes.get('waitTime', 0) / 1000)}")
     if "initTime" in notes:
         parts.append(f"started in {seconds(notes['initTime'] / 1000)}")

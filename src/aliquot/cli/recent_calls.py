@@ -28,8 +28,9 @@ def scan_calls(gateway: GatewayClient, query: dict[str, str | int], most: int) -
 
 
 def took_ms(call: dict[str, Any]) -> float:
-    """Return the time from a call's arrival to its end."""
-    return float(call.get("duration", 0)) + float(annotations_of(call).get("waitTime", 0))
+    """Return the time from the head of a call's request to its end."""
+    notes = annotations_of(call)
+    return float(call.get("duration", 0)) + float(notes.get("waitTime", 0)) + float(notes.get("gatewayTime", 0))
 
 
 def read_moment(value: str, option: str) -> int:

@@ -50,8 +50,8 @@ class Exchange:
     """A request as the transport has read it, and the state that `InvokeHandler` keeps until the response."""
 
     __slots__ = (
-        "answered", "authorization", "body", "call", "connection", "content_type", "limiter", "limits", "options",
-        "path", "query", "respond", "session", "target", "timer", "transaction", "waiting",
+        "answered", "authorization", "began_s", "body", "call", "connection", "content_type", "limiter", "limits",
+        "options", "path", "query", "respond", "session", "target", "timer", "transaction", "waiting",
     )  # fmt: skip
     followers: ClassVar[tuple[Follower, ...]] = ()  # receive the events of the call
     streams: ClassVar[bool] = False  # the client may follow the run
@@ -80,6 +80,7 @@ class Exchange:
         self.respond = respond
         self.session = session
         self.answered = False
+        self.began_s: float | None = None  # when its head was read, by the loop's clock; None if the body came with it
         self.timer: asyncio.TimerHandle | None = None
         self.waiting: Deadlines[Exchange] | None = None
         # Set by `InvokeHandler` before the call begins.

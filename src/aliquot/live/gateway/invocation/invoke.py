@@ -27,6 +27,7 @@ from aliquot.live.gateway.http.responses import PICKLE, SAFETENSORS
 from aliquot.live.gateway.invocation.exchange import Exchange, shared_arguments
 from aliquot.live.gateway.invocation.heads import KnownHead
 from aliquot.live.gateway.settings import GatewaySettings
+from aliquot.live.invocations.activations import note
 from aliquot.live.invocations.call import Call, SharedArguments
 from aliquot.live.invocations.errors import CallRefusedError, NotPromisedError
 from aliquot.live.invocations.metrics import Metrics
@@ -190,6 +191,8 @@ class InvokeHandler:
             self._ids(), principal.namespace, target.resolved, payload,
             pickled=pickled, transaction=exchange.transaction, session=session, shared=shared, done=exchange.done,
         )  # fmt: skip
+        if exchange.began_s is not None:
+            call.notes = _gateway_time(exchange.began_s)
         if limits is not None:
             call.objective = CallObjective(limits)
         try:
@@ -305,6 +308,12 @@ class InvokeHandler:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _gateway_time(began_s: float) -> str:
+    """Return the annotation with the milliseconds in which the request was read and checked, if there are any."""
+    read_ms = round(1000 * (asyncio.get_running_loop().time() - began_s))
+    return note("gatewayTime", read_ms) if read_ms else ""
 
 
 def _limits(exchange: Exchange, target: InvocationTarget) -> CallLimits | None:

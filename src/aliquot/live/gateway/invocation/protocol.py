@@ -151,6 +151,7 @@ class GatewayProtocol(GuardedProtocol):
 
     def _begin_body(self, cycle: FastCycle) -> None:
         """Refuse a request early, before the rest of its body, or reserve memory for all of it."""
+        cycle.exchange.began_s = self.loop.time()
         tenant = self.invoke.check_head(cycle.exchange)
         if not cycle.response_complete:
             try:

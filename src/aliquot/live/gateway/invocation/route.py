@@ -52,6 +52,7 @@ class InvokeRoute:
                 response.set_result((status, headers, body))
 
         exchange, events = self._exchange(scope, headers, respond)
+        exchange.began_s = asyncio.get_running_loop().time()
         try:
             if len(headers) != len(pairs):
                 check_headers(pairs, headers)
