@@ -72,6 +72,7 @@ def server_options():
         "alarms_per_namespace": 5,
         "secrets_per_namespace": 5,
         "sessions_per_namespace": 20,
+        "objects_per_namespace_bytes": 4 * MIB,
     }
     options = [word for name, value in limits.items() for word in ("--limit", f"{name}={value}")]
     return ("--devices", "host:1", "--cpu-slots", "16", *options)
@@ -92,6 +93,15 @@ def test_every_row_of_the_table_of_budgets_has_a_test_and_every_test_a_row():
     rows = rows_of_the_page()
     assert len(rows) == len(set(rows))
     assert set(rows) == marked, 'each row needs a test with `@pytest.mark.budget("ROW")`, and each such test a row'
+
+
+@pytest.mark.budget("objects and blobs")
+def test_objects_of_one_tenant_leave_the_disk_to_others(tenants):
+    stored = [tenants.attacker.put(f"objects/part{number}", content=bytes(MIB) + b"%d" % number) for number in range(6)]
+    assert [answer.status_code for answer in stored] == [200, 200, 200, 507, 507, 507]
+    assert tenants.neighbour.put("objects/own", content=b"own").status_code == 200
+    assert tenants.neighbour.get("objects/own").content == b"own"
+    tenants.check_neighbour()
 
 
 @pytest.mark.budget("shared buffers")

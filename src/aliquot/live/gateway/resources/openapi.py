@@ -30,7 +30,11 @@ _PATH_PARAMETERS = {
     "uuid": {"type": "string"},
     "dataset": {"type": "string", "pattern": f"^{DATASET}$"},
     "sha256": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
-    "key": {"type": "string", "pattern": "^[A-Za-z0-9_]+$", "description": "may have several parts with / between"},
+    "key": {
+        "type": "string",
+        "pattern": "^[A-Za-z0-9_][A-Za-z0-9_.-]*$",
+        "description": "may have several parts with / between",
+    },
 }
 _NAME_PARAMETER = {"type": "string", "pattern": f"^({NAME_PATTERN})$"}
 _REFUSALS = {
