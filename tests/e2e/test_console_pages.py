@@ -145,7 +145,7 @@ def test_a_page_of_a_tenant_on_the_gateways_port_gets_nothing(platform, browser)
     with logged_in(platform, browser) as shown:
         other = shown.context.new_page()
         other.goto(f"{facts(platform)['url']}/api/v1/web/guest/default/page.http")
-        other.wait_for_function("document.title.startsWith('done')")
+        other.wait_for_function("() => document.title.startsWith('done')")
         assert other.title() == "done blocked,blocked,blocked"
         shown.page.reload()
         shown.page.wait_for_selector("h1:text('Overview')")  # the session is as before
@@ -191,7 +191,7 @@ def test_an_execution_of_a_workflow_is_drawn(platform, browser):
             go(shown, "#/workflows", "Workflows")
             shown.page.locator("a[data-row]").first.click()
             shown.page.wait_for_selector("caption:text('History')")
-            shown.page.wait_for_function("document.querySelector('img.graph')?.naturalWidth > 50")
+            shown.page.wait_for_function("() => document.querySelector('img.graph')?.naturalWidth > 50")
             assert "Hello, you" in shown.page.inner_text("main")
             assert "ExecutionSucceeded" in shown.page.inner_text("main")
             assert violations(shown) == []

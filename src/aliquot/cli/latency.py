@@ -47,9 +47,8 @@ def latency(
 ) -> None:
     """Show where the time of a function's calls went: waiting, starting a sandbox, files of datasets, and the run.
 
-    The times are those of the platform, from a call's request to its end. With --measure the calls are made from here,
-    one after another, and the row "way" is what the network and this side added. `aliquot activation list NAME
-    --slowest` lists the slowest calls.
+    The times are those of the platform, from a call's request to its end. If calls are made from here with --measure,
+    the row "way" is what the network and this side added. `aliquot activation list NAME --slowest` lists the slowest.
     """
     gateway = connect(data)
     if param and not measure:

@@ -268,3 +268,24 @@ async def test_a_stop_whose_own_write_fails_is_written_again_before_it_is_answer
     assert await stopping
     assert (await outcome(rig, call.id))[0] == "ABORTED"
     await rig.finish_all()
+
+
+@run
+async def test_an_execution_whose_end_is_written_is_told_with_its_output_while_its_run_is_still_there(rig):
+    control, call = ExecutionControl(rig.composer.workflows, rig.store), rig.call("two")
+    await rig.composer.accept(call)
+    await rig.running()
+    executions = rig.composer.workflows.executions
+    lingering = await executions.load("guest", call.id)
+    began = lingering.machine.root
+    await rig.finish(b'{"n":1}')
+    await rig.finish(b'{"n":2}')
+    await rig.until_ended(call)
+    lingering.machine.root = began
+
+    async def load(*_):
+        return lingering
+
+    executions.load = load
+    found = await control.describe("guest", call.id)
+    assert (found.row.status, found.outcome.output) == ("SUCCEEDED", {"n": 2})

@@ -95,7 +95,8 @@ class ExecutionControl:
             return None
         value = described(await self._input(row))
         run = await self._executions.load(owner, execution)
-        if run is None or run.machine.root is None:
+        # Between the write of its end and the end of its run both are there.
+        if row.outcome or run is None or run.machine.root is None:
             return Description(row, value, read_outcome(row.outcome))
         machine = run.machine
         so_far = StoredOutcome(device_ms=machine.device_ms, redrives=machine.redrives)
