@@ -14,6 +14,7 @@ from aliquot.runtime import linux, view_mount
 from aliquot.storage.volumes.folder import VolumeFolder
 from aliquot.storage.volumes.records import VolumeSpec
 from aliquot.storage.volumes.server import VolumeServer
+from aliquot.testing.waiting import wait_until
 
 SIZE = 4 * 2**20
 VOLUME, OTHER = "1" * 32, "2" * 32
@@ -55,8 +56,12 @@ class MountedVolumes:
         return json.loads(out) if out else None
 
     def check_count(self) -> None:
-        """Check that the count of bytes is what a new count gives."""
-        assert self.folder.used_bytes == self.folder._count()
+        """Check that the count of bytes is what a new count gives. The kernel tells a moment later what was closed."""
+        wait_until(
+            lambda: (self.folder.used_bytes, self.folder._count()),
+            lambda counts: counts[0] == counts[1],
+            what="the count of bytes to be that of the files",
+        )
 
 
 @contextlib.contextmanager
