@@ -95,7 +95,7 @@ def test_every_answer_is_as_documented(server, tmp_path):
     put_what_stays(server)
     run(server, tmp_path, "--exclude-path-regex", "^/operator", "--max-examples", "3", "--seed", "1")
     with server.client() as client:
-        assert client.get("activations", params={"count": True}).json()["activations"] > 50  # it came that far
+        assert client.get("activations", params={"count": True}).json()["activations"] > 20  # it came that far
 
 
 @pytest.mark.long

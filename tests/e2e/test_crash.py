@@ -196,4 +196,4 @@ def test_what_was_acknowledged_survives_kills_under_load(tmp_path):
     assert server.stop() == 0
     replayed = replay_file(tmp_path / "data")
     assert replayed.differences == []
-    assert replayed.segments == KILLS + 1
+    assert replayed.segments >= KILLS + 1, "each start opens a segment, and so does a full one"
