@@ -19,7 +19,7 @@ def _opencl(device: int) -> KernelBackend:
         from aliquot.kernels.backends.opencl import OpenClBackend  # noqa: PLC0415  # optional
     except ImportError as error:
         raise BackendMissing("graphs of form opencl need: pip install 'aliquot[kernels]'") from error
-    return OpenClBackend(device)
+    return OpenClBackend.open(device)
 
 
 BACKENDS: dict[str, Callable[[int], KernelBackend]] = {

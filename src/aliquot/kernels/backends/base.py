@@ -58,9 +58,12 @@ class CompiledProgram(Protocol):
 
 
 class KernelBackend(Protocol):
-    """A device. Calls are made from one thread; launches run in the order in which they are made."""
+    """A queue of a device. Calls are made from one thread; launches run in the order in which they are made."""
 
     limits: DeviceLimits
+
+    def with_own_queue(self) -> "KernelBackend":
+        """Return a further queue of the same device, for another thread. The memory of both is the same."""
 
     def compile(self, program: GraphProgram) -> CompiledProgram: ...
 

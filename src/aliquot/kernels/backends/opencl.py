@@ -7,6 +7,7 @@ from typing import Any
 
 os.environ.setdefault("PYOPENCL_NO_CACHE", "1")  # programs from its cache do not tell their parameters
 
+import numpy as np
 import pyopencl as cl
 
 from aliquot.kernels.backends.base import (
@@ -83,16 +84,23 @@ class OpenClProgram:
 
 
 class OpenClBackend:
-    """One OpenCL device with a queue that runs its commands in order."""
+    """A queue of an OpenCL device that runs its commands in order."""
 
-    def __init__(self, device: int = 0) -> None:
+    def __init__(self, device: cl.Device, context: cl.Context) -> None:
+        self._device, self._context = device, context
+        self._queue = cl.CommandQueue(context)
+        self.limits = DeviceLimits(device.name, device.max_work_group_size, device.local_mem_size)
+
+    @classmethod
+    def open(cls, number: int) -> "OpenClBackend":
+        """Return a queue of the device of this number, in a new context."""
         devices = [found for platform in cl.get_platforms() for found in platform.get_devices()]
-        if device >= len(devices):
-            raise DeviceFailed(f"there is no OpenCL device {device}; there are {len(devices)}")
-        self._device = devices[device]
-        self._context = cl.Context([self._device])
-        self._queue = cl.CommandQueue(self._context)
-        self.limits = DeviceLimits(self._device.name, self._device.max_work_group_size, self._device.local_mem_size)
+        if number >= len(devices):
+            raise DeviceFailed(f"there is no OpenCL device {number}; there are {len(devices)}")
+        return cls(devices[number], cl.Context([devices[number]]))
+
+    def with_own_queue(self) -> "OpenClBackend":
+        return OpenClBackend(self._device, self._context)
 
     def compile(self, program: GraphProgram) -> OpenClProgram:
         options = [*program.options, "-cl-kernel-arg-info"]
@@ -114,7 +122,16 @@ class OpenClBackend:
         _own(memory).release()
 
     def load(self, region: Region, data: bytes | memoryview) -> None:
-        cl.enqueue_copy(self._queue, _own(region.memory).buffer, data, dst_offset=region.offset, is_blocking=True)
+        """Copy the data through a mapping. A copy by the device would wait until the kernels of other queues end."""
+        if not region.size_bytes:
+            return
+        memory = _own(region.memory).buffer
+        flags = cl.map_flags.WRITE_INVALIDATE_REGION
+        mapped, _ = cl.enqueue_map_buffer(
+            self._queue, memory, flags, region.offset, (region.size_bytes,), np.dtype(np.uint8), is_blocking=True
+        )
+        mapped[:] = np.frombuffer(data, np.uint8)
+        mapped.base.release(self._queue)
 
     def zero(self, region: Region) -> None:
         memory = _own(region.memory)

@@ -56,7 +56,7 @@ class ResidentGraph:
     """A graph that is compiled for one device. `load` brings its constants, `unload` drops them."""
 
     def __init__(self, graph: KernelGraph, backend: KernelBackend, constants: DeviceConstants) -> None:
-        self.graph = graph
+        self.graph = self.signature = graph
         self.plan = plan_memory(graph)
         self._backend = backend
         self._constants = constants

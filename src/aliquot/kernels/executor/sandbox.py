@@ -16,10 +16,9 @@ from typing import Any, NamedTuple
 
 from msgspec import to_builtins
 
-from aliquot.kernels.backends import open_backend
 from aliquot.kernels.backends.base import BuildFailed
 from aliquot.kernels.binding import FileInput, InlineInput, KernelCall, ObjectInput, bind_file, bind_json
-from aliquot.kernels.executor.residents import DeviceConstants, ResidentGraph
+from aliquot.kernels.executor.device import ExecutorDevice, Resident
 from aliquot.kernels.executor.runs import KernelResult
 from aliquot.kernels.graph import CONST, INPUT, OUTPUT, GraphComplaint, KernelGraph
 from aliquot.kernels.reading import GraphRefused, read_graph
@@ -49,12 +48,15 @@ class GraphNotLoaded(Exception):  # noqa: N818  # the text is for the user who d
 class KernelSandbox:
     """A graph on a device. `page` is shared with the server, which reads from it where a killed run was."""
 
-    def __init__(self, graph: KernelGraph, page: Any) -> None:  # noqa: ANN401 - an `mmap`, or a `bytearray` in tests
+    def __init__(self, resident: Resident, page: Any) -> None:  # noqa: ANN401 - an `mmap`, or a `bytearray` in tests
         self._page = page
         self._max_bytes = 0
-        self.graph = graph
-        backend = open_backend(graph.form)
-        self._resident = ResidentGraph(graph, backend, DeviceConstants(backend))
+        self._resident = resident
+
+    @property
+    def graph(self) -> KernelGraph:
+        """The inputs, outputs and literals of its calls."""
+        return self._resident.signature
 
     def load(self, constants: Mapping[str, bytes | memoryview], max_bytes: int) -> None:
         """Bring the constants to the device. Answers have at most `max_bytes`."""
@@ -133,15 +135,13 @@ def load(description: dict[str, Any]) -> KernelSandbox:
     page = description.get("page") or bytearray(PROGRESS.size)
     try:
         graph = read_graph(description["code"])
-        if not isinstance(graph, KernelGraph):
-            raise GraphNotLoaded(f"a graph of the form {graph.form!r} cannot run here")
-        sandbox = KernelSandbox(graph, page)
+        sandbox = KernelSandbox(ExecutorDevice().make_resident(graph), page)
         if description["main"] == TRIAL:
-            zeros = {buffer.sha256: bytes(buffer.size_bytes) for buffer in graph.named(CONST).values()}
+            zeros = {buffer.sha256: bytes(buffer.size_bytes) for buffer in sandbox.graph.named(CONST).values()}
             sandbox.load(zeros, 0)
             sandbox.try_out()
         else:
-            sandbox.load(_constants(graph, description.get("constants") or {}), description["result_bytes"])
+            sandbox.load(_constants(sandbox.graph, description.get("constants") or {}), description["result_bytes"])
     except BuildFailed as failed:
         raise GraphNotLoaded(f"a program does not compile:\n{failed.log}") from failed
     except GraphRefused as refused:
