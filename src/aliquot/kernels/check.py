@@ -9,11 +9,13 @@ from aliquot.kernels.graph import (
     INPUT,
     OUTPUT,
     BufferArgument,
+    GraphBuffer,
     GraphComplaint,
     KernelGraph,
     KernelLaunch,
     LiteralArgument,
     LocalArgument,
+    ModelTensor,
 )
 
 
@@ -34,6 +36,7 @@ def check_graph(graph: KernelGraph) -> list[GraphComplaint]:
     complaints += _check_used(graph)
     complaints += _check_constants(graph)
     complaints += _check_until(graph)
+    complaints += _check_models(graph)
     return complaints
 
 
@@ -117,6 +120,34 @@ def _check_constants(graph: KernelGraph) -> Iterable[GraphComplaint]:
         if size_bytes != buffer.size_bytes:
             reason = f"takes {buffer.size_bytes} bytes, and {other!r} with the same digest takes {size_bytes}"
             yield GraphComplaint(f"buffers.{name}", reason)
+
+
+def _check_models(graph: KernelGraph) -> Iterable[GraphComplaint]:
+    """Complain of launches of models whose arguments are not the inputs and then the outputs of the model."""
+    for number, kernel in enumerate(graph.kernels):
+        program = graph.programs.get(kernel.program)
+        if program is None or program.model is None:
+            continue
+        place = launch_place(number, kernel)
+        expected = [("in", tensor) for tensor in program.model.inputs]
+        expected += [("out", tensor) for tensor in program.model.outputs]
+        if len(kernel.arguments) != len(expected):
+            yield GraphComplaint(place, f"has {len(kernel.arguments)} arguments; the model takes {len(expected)}")
+            continue
+        for position, (argument, (access, tensor)) in enumerate(zip(kernel.arguments, expected, strict=True)):
+            where = f"{place}, argument {position}"
+            if not isinstance(argument, BufferArgument) or argument.reads != (access == "in"):
+                yield GraphComplaint(where, f"expected {access!r} with a buffer, for the model's {tensor.name!r}")
+            elif (buffer := graph.buffers.get(argument.name)) and not _is_of(buffer, tensor):
+                found = f"{buffer.dtype}{list(buffer.shape)}"
+                wanted = f"{tensor.dtype}{list(tensor.shape)}"
+                yield GraphComplaint(
+                    f"{where} {argument.name!r}", f"is {found}; the model's {tensor.name!r} is {wanted}"
+                )
+
+
+def _is_of(buffer: GraphBuffer, tensor: ModelTensor) -> bool:
+    return (buffer.dtype, buffer.shape) == (tensor.dtype, tensor.shape)
 
 
 def _check_until(graph: KernelGraph) -> Iterable[GraphComplaint]:

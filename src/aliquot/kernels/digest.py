@@ -59,6 +59,15 @@ def digest(graph: Graph) -> str:
 
 
 def _program(program: GraphProgram) -> dict[str, object]:
+    if program.model is not None:
+        return {
+            "sha256": program.sha256,
+            "bytes": program.size_bytes,
+            "weightBytes": program.model.weight_bytes,
+            "workBytes": program.model.work_bytes,
+            "inputs": msgspec.to_builtins(program.model.inputs),
+            "outputs": msgspec.to_builtins(program.model.outputs),
+        }
     if program.sha256:
         return {"sha256": program.sha256}
     return {"source": program.source, "options": list(program.options)}

@@ -87,6 +87,14 @@ class FieldReader:
             return default
         return value
 
+    def count(self, field: str, *, maximum: int) -> int:
+        value = self.take(field)
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= maximum:
+            found = f"is {shown(value)}" if field in self else "is missing"
+            self.complain(field, f"{found}; expected a whole number from 0 to {maximum}")
+            return 0
+        return value
+
     def digest(self, field: str) -> str:
         value = self.take(field, "")
         if not isinstance(value, str) or not DIGEST.fullmatch(value):

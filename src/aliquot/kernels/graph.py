@@ -23,12 +23,35 @@ class GraphComplaint(NamedTuple):
         return f"{self.place}: {self.reason}"
 
 
+class ModelTensor(Struct, frozen=True):
+    """An input or an output of a model."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        return prod(self.shape) * DTYPES[self.dtype].item_bytes
+
+
+class ModelLayout(Struct, frozen=True):
+    """The arrays and the memory of a model in the ONNX format, as its file tells them."""
+
+    weight_bytes: int  # of its initialisers
+    work_bytes: int  # of the values between its nodes, packed by lifetimes
+    inputs: tuple[ModelTensor, ...]
+    outputs: tuple[ModelTensor, ...]
+
+
 class GraphProgram(Struct, frozen=True):
-    """A program: its source with the compiler's options, or the digest of a binary."""
+    """A program: its source with the compiler's options, or the digest of a file. A model also has its layout."""
 
     source: str = ""
     options: tuple[str, ...] = ()
     sha256: str = ""
+    size_bytes: int = 0  # of the file, where it is known
+    model: ModelLayout | None = None
 
 
 class GraphBuffer(Struct, frozen=True):
@@ -116,7 +139,7 @@ class StopRule(Struct, frozen=True):
 class KernelGraph(Struct, frozen=True):
     """A list of kernels over named buffers, repeated `iterations` times."""
 
-    form: Literal["opencl", "cuda"]
+    form: Literal["opencl", "cuda", "onnx"]
     programs: dict[str, GraphProgram]
     buffers: dict[str, GraphBuffer]
     kernels: tuple[KernelLaunch, ...]
@@ -130,7 +153,10 @@ class KernelGraph(Struct, frozen=True):
 
 
 class ModelGraph(Struct, frozen=True):
-    """A model in the ONNX format: the digest of its file, and the shapes of its inputs."""
+    """A model in the ONNX format, by the digest of its file and the shapes of its inputs.
+
+    `models.model_kernels` makes a graph of one kernel from it, as soon as the file is at hand.
+    """
 
     model: str
     shapes: dict[str, tuple[int, ...]]

@@ -5,11 +5,13 @@ while it runs: two buffers may have the same place if they are never needed at t
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from aliquot.kernels.graph import CONST, INPUT, OUTPUT, KernelGraph
+from aliquot.runtime.units import MIB
 
+MODEL_BYTES = 16 * MIB  # of a model's session, besides its weights, which are there twice: as read, and prepacked
 ALIGNMENT_BYTES = 256  # OpenCL's and CUDA's devices take sub-buffers at multiples of it
 
 
@@ -27,7 +29,8 @@ class MemoryPlan(NamedTuple):
     """The memory of one graph. `memory_bytes` stays between calls, `run_bytes` is held by each call while it runs."""
 
     memory_bytes: int
-    run_bytes: int
+    run_bytes: int  # the arena, and the memory that models need for values of their own
+    arena_bytes: int
     offsets: dict[str, int]  # of inputs, outputs and temporaries within the arena
     zeroed: dict[int, tuple[str, ...]]  # buffers to zero right before a kernel of the first iteration
 
@@ -40,20 +43,35 @@ def plan_memory(graph: KernelGraph) -> MemoryPlan:
     """Place the buffers of a checked graph."""
     lifetimes = buffer_lifetimes(graph)
     sizes = {name: aligned(graph.buffers[name].size_bytes) for name in lifetimes}
-    offsets: dict[str, int] = {}
-    for name in sorted(lifetimes, key=lambda name: (-sizes[name], lifetimes[name].first, name)):
-        taken = [(offsets[other], sizes[other]) for other in offsets if lifetimes[other].meets(lifetimes[name])]
-        offsets[name] = _lowest_gap(sizes[name], taken)
+    offsets = pack_by_lifetimes(sizes, lifetimes)
     zeroed: defaultdict[int, list[str]] = defaultdict(list)
     for name, lifetime in lifetimes.items():
         if graph.buffers[name].is_zeroed:
             zeroed[lifetime.first].append(name)
+    arena_bytes = max((offsets[name] + sizes[name] for name in offsets), default=0)
+    models = [program.model for program in graph.programs.values() if program.model is not None]
     return MemoryPlan(
-        sum(aligned(size_bytes) for size_bytes in constant_sizes(graph).values()),
-        max((offsets[name] + sizes[name] for name in offsets), default=0),
+        sum(aligned(size_bytes) for size_bytes in constant_sizes(graph).values())
+        + sum(aligned(2 * model.weight_bytes) + MODEL_BYTES for model in models),
+        arena_bytes + sum(aligned(model.work_bytes) for model in models),
+        arena_bytes,
         offsets,
         {number: tuple(names) for number, names in sorted(zeroed.items())},
     )
+
+
+def pack_by_lifetimes(sizes: Mapping[str, int], lifetimes: Mapping[str, Lifetime]) -> dict[str, int]:
+    """Return the offset of each array: the largest first, at the lowest place that is free while it is needed."""
+    offsets: dict[str, int] = {}
+    for name in sorted(lifetimes, key=lambda name: (-sizes[name], lifetimes[name].first, name)):
+        taken = [(offsets[other], sizes[other]) for other in offsets if lifetimes[other].meets(lifetimes[name])]
+        offsets[name] = _lowest_gap(sizes[name], taken)
+    return offsets
+
+
+def program_files(graph: KernelGraph) -> dict[str, int]:
+    """Return the sizes of the files of programs by digest. A size that is not known is 0."""
+    return {program.sha256: program.size_bytes for program in graph.programs.values() if program.sha256}
 
 
 def constant_sizes(graph: KernelGraph) -> dict[str, int]:

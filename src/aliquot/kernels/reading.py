@@ -1,6 +1,7 @@
 """Read a graph from JSON. Every mistake is reported at once, with its place."""
 
 import json
+from typing import Literal
 
 from aliquot.kernels.fields import FieldReader, Json, shown
 from aliquot.kernels.graph import (
@@ -18,6 +19,8 @@ from aliquot.kernels.graph import (
     LiteralArgument,
     LocalArgument,
     ModelGraph,
+    ModelLayout,
+    ModelTensor,
     ScalarArgument,
     StopRule,
 )
@@ -57,7 +60,8 @@ def read_graph(text: str | bytes) -> Graph:
     complaints: list[GraphComplaint] = []
     reader = FieldReader(document, "", complaints)
     form = reader.choice("form", FORMS) if not complaints else ""
-    graph = _read_model(reader) if form == "onnx" else _read_kernels(reader, form)
+    is_short = form == "onnx" and "programs" not in reader
+    graph = _read_model(reader) if is_short else _read_kernels(reader, form)
     if form:
         reader.close()
     if complaints:
@@ -78,7 +82,7 @@ def _read_model(reader: FieldReader) -> ModelGraph:
 
 
 def _read_kernels(reader: FieldReader, form: str) -> KernelGraph:
-    programs = reader.named("programs", _read_binary if form == "cuda" else _read_source, maximum=MAX_PROGRAMS)
+    programs = reader.named("programs", _PROGRAM_READERS.get(form, _read_source), maximum=MAX_PROGRAMS)
     buffers = reader.named("buffers", _read_buffer, maximum=MAX_BUFFERS)
     literals = reader.named("literals", _read_literal, maximum=MAX_LITERALS)
     items = reader.items("kernels", maximum=MAX_KERNELS)
@@ -87,7 +91,8 @@ def _read_kernels(reader: FieldReader, form: str) -> KernelGraph:
     kernels = tuple(_read_launch(reader, item, number) for number, item in enumerate(items))
     iterations = reader.whole("iterations", 1, maximum=MAX_ITERATIONS)
     until = _read_until(reader)
-    return KernelGraph("cuda" if form == "cuda" else "opencl", programs, buffers, kernels, literals, iterations, until)
+    taken: Literal["opencl", "cuda", "onnx"] = form if form in ("cuda", "onnx") else "opencl"  # type: ignore[assignment]
+    return KernelGraph(taken, programs, buffers, kernels, literals, iterations, until)
 
 
 def _read_source(reader: FieldReader) -> GraphProgram:
@@ -105,6 +110,33 @@ def _read_source(reader: FieldReader) -> GraphProgram:
 
 def _read_binary(reader: FieldReader) -> GraphProgram:
     return GraphProgram(sha256=reader.digest("sha256"))
+
+
+def _read_layout(reader: FieldReader) -> GraphProgram:
+    """Read a model: its file, and the layout that the platform has read from it."""
+    layout = ModelLayout(
+        reader.count("weightBytes", maximum=MAX_SIZE_BYTES),
+        reader.count("workBytes", maximum=MAX_SIZE_BYTES),
+        _read_tensors(reader, "inputs"),
+        _read_tensors(reader, "outputs"),
+    )
+    return GraphProgram(
+        sha256=reader.digest("sha256"), size_bytes=reader.count("bytes", maximum=MAX_SIZE_BYTES), model=layout
+    )
+
+
+def _read_tensors(program: FieldReader, field: str) -> tuple[ModelTensor, ...]:
+    found = []
+    for place, value in enumerate(program.items(field, maximum=MAX_ARGUMENTS)):
+        reader = program.nested(value, f"{field}[{place}]")
+        name, dtype, shape = reader.text("name"), reader.dtype(), reader.sizes("shape")
+        reader.close()
+        if dtype:
+            found.append(ModelTensor(name, dtype, shape))
+    return tuple(found)
+
+
+_PROGRAM_READERS = {"cuda": _read_binary, "onnx": _read_layout}
 
 
 def _read_buffer(reader: FieldReader) -> GraphBuffer | None:

@@ -22,6 +22,15 @@ def _opencl(device: int) -> KernelBackend:
     return OpenClBackend.open(device)
 
 
+def _onnx(device: int) -> KernelBackend:
+    try:
+        from aliquot.kernels.backends.onnx import OnnxBackend  # noqa: PLC0415  # optional
+    except ImportError as error:
+        raise BackendMissing("graphs of form onnx need: pip install 'aliquot[kernels]'") from error
+    return OnnxBackend(device)
+
+
 BACKENDS: dict[str, Callable[[int], KernelBackend]] = {
     "opencl": _opencl,
+    "onnx": _onnx,
 }

@@ -65,7 +65,8 @@ class KernelBackend(Protocol):
     def with_own_queue(self) -> "KernelBackend":
         """Return a further queue of the same device, for another thread. The memory of both is the same."""
 
-    def compile(self, program: GraphProgram) -> CompiledProgram: ...
+    def compile(self, program: GraphProgram, file: bytes | memoryview = b"") -> CompiledProgram:
+        """Return a program that is ready to launch. `file` is the file that the program names by its digest."""
 
     def allocate(self, size_bytes: int) -> DeviceMemory: ...
 

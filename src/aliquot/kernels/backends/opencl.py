@@ -102,7 +102,7 @@ class OpenClBackend:
     def with_own_queue(self) -> "OpenClBackend":
         return OpenClBackend(self._device, self._context)
 
-    def compile(self, program: GraphProgram) -> OpenClProgram:
+    def compile(self, program: GraphProgram, _file: bytes | memoryview = b"") -> OpenClProgram:
         options = [*program.options, "-cl-kernel-arg-info"]
         try:
             with warnings.catch_warnings():

@@ -1,9 +1,6 @@
-"""A device as one executor uses it: a backend and the constants on it for each form of graph.
+"""A device as one executor uses it: a backend and the constants on it for each form of graph."""
 
-A form of graph is one line in `RESIDENTS`. What it makes is a `Resident`: a graph that is loaded, run and unloaded.
-"""
-
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from threading import Lock
 from typing import Protocol
 
@@ -11,7 +8,7 @@ from aliquot.kernels.backends import open_backend
 from aliquot.kernels.backends.base import KernelBackend
 from aliquot.kernels.executor.residents import DeviceConstants, Fetch, ResidentGraph
 from aliquot.kernels.executor.runs import KernelResult, Progress
-from aliquot.kernels.graph import Graph, KernelGraph, Scalar
+from aliquot.kernels.graph import KernelGraph, Scalar
 
 
 class Resident(Protocol):
@@ -19,7 +16,7 @@ class Resident(Protocol):
 
     @property
     def signature(self) -> KernelGraph:
-        """The inputs, outputs and literals of its calls. A model has no kernels in it. Valid after `load`."""
+        """The inputs, outputs and literals of its calls."""
         ...
 
     def load(self, fetch: Fetch) -> None:
@@ -48,9 +45,10 @@ class ExecutorDevice:
         self.running = Lock()
         self.loading = Lock()
 
-    def make_resident(self, graph: Graph) -> Resident:
-        """Compile a graph for the device. Call it with `loading` held."""
-        return RESIDENTS[graph.form](graph, self)
+    def make_resident(self, graph: KernelGraph, files: Mapping[str, bytes | memoryview]) -> Resident:
+        """Compile a graph for the device. `files` are those of its programs. Call it with `loading` held."""
+        backend, constants = self.backend(graph.form)
+        return ResidentGraph(graph, backend, constants, files)
 
     def backend(self, form: str) -> tuple[KernelBackend, DeviceConstants]:
         """Return a backend with a queue of its own, and the constants that all graphs of this form share."""
@@ -59,15 +57,3 @@ class ExecutorDevice:
             self._forms[form] = backend, DeviceConstants(backend)
         backend, constants = self._forms[form]
         return backend.with_own_queue(), constants
-
-
-def _kernel_graph(graph: Graph, device: ExecutorDevice) -> Resident:
-    if not isinstance(graph, KernelGraph):
-        raise TypeError(f"a graph of form {graph.form} has no kernels")
-    backend, constants = device.backend(graph.form)
-    return ResidentGraph(graph, backend, constants)
-
-
-RESIDENTS: dict[str, Callable[[Graph, ExecutorDevice], Resident]] = {
-    "opencl": _kernel_graph,
-}

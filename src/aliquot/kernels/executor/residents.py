@@ -4,6 +4,7 @@ Constants belong to the device and not to one graph, so that graphs with equal c
 """
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 from aliquot.kernels.backends.base import CompiledProgram, DeviceFailed, DeviceMemory, KernelBackend, Region
 from aliquot.kernels.check import launch_place
@@ -55,13 +56,21 @@ class DeviceConstants:
 class ResidentGraph:
     """A graph that is compiled for one device. `load` brings its constants, `unload` drops them."""
 
-    def __init__(self, graph: KernelGraph, backend: KernelBackend, constants: DeviceConstants) -> None:
+    def __init__(
+        self,
+        graph: KernelGraph,
+        backend: KernelBackend,
+        constants: DeviceConstants,
+        files: Mapping[str, bytes | memoryview] = MappingProxyType({}),
+    ) -> None:
+        """Compile the graph. `files` are those that its programs name, by digest."""
         self.graph = self.signature = graph
         self.plan = plan_memory(graph)
         self._backend = backend
         self._constants = constants
         self._programs: dict[str, CompiledProgram] = {
-            name: backend.compile(program) for name, program in graph.programs.items()
+            name: backend.compile(program, files[program.sha256] if program.sha256 else b"")
+            for name, program in graph.programs.items()
         }
         if complaints := self._check_kernels():
             raise GraphRefused(complaints)
@@ -108,7 +117,7 @@ class ResidentGraph:
     ) -> KernelResult:
         """Run the list of kernels once for each iteration, and return the outputs."""
         if self._arena is None:
-            self._arena = self._backend.allocate(self.plan.run_bytes)
+            self._arena = self._backend.allocate(self.plan.arena_bytes)
         regions = {
             name: Region(self._arena, offset, self.graph.buffers[name].size_bytes)
             for name, offset in self.plan.offsets.items()

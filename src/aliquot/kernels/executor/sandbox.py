@@ -27,6 +27,8 @@ from aliquot.runtime.progress import PROGRESS
 
 with contextlib.suppress(ImportError):  # without it the graph is refused when it is loaded
     import pyopencl  # noqa: F401 - a zygote loads it once for all its sandboxes
+with contextlib.suppress(ImportError):
+    import onnxruntime  # noqa: F401 - the same
 
 TRIAL = "trial"
 SUCCESS, REFUSED = 0, 1  # as in `aliquot.runtime.frames`
@@ -135,13 +137,18 @@ def load(description: dict[str, Any]) -> KernelSandbox:
     page = description.get("page") or bytearray(PROGRESS.size)
     try:
         graph = read_graph(description["code"])
-        sandbox = KernelSandbox(ExecutorDevice().make_resident(graph), page)
+        if not isinstance(graph, KernelGraph):
+            raise GraphNotLoaded("the layout of the model is missing")
+        descriptors = description.get("constants") or {}
+        files = _files(_program_names(graph), descriptors)
+        sandbox = KernelSandbox(ExecutorDevice().make_resident(graph, files), page)
         if description["main"] == TRIAL:
             zeros = {buffer.sha256: bytes(buffer.size_bytes) for buffer in sandbox.graph.named(CONST).values()}
             sandbox.load(zeros, 0)
             sandbox.try_out()
         else:
-            sandbox.load(_constants(sandbox.graph, description.get("constants") or {}), description["result_bytes"])
+            constants = {buffer.sha256: f"constant {name!r}" for name, buffer in graph.named(CONST).items()}
+            sandbox.load(_files(constants, descriptors), description["result_bytes"])
     except BuildFailed as failed:
         raise GraphNotLoaded(f"a program does not compile:\n{failed.log}") from failed
     except GraphRefused as refused:
@@ -150,16 +157,19 @@ def load(description: dict[str, Any]) -> KernelSandbox:
     return sandbox
 
 
-def _constants(graph: KernelGraph, descriptors: Mapping[str, int]) -> dict[str, bytes | memoryview]:
-    """Map the files of the constants, and check their digests: a disk may have damaged them."""
+def _program_names(graph: KernelGraph) -> dict[str, str]:
+    """Return the programs that are files, by digest, as errors name them."""
+    return {program.sha256: f"program {name!r}" for name, program in graph.programs.items() if program.sha256}
+
+
+def _files(names: Mapping[str, str], descriptors: Mapping[str, int]) -> dict[str, bytes | memoryview]:
+    """Map files, and check their digests: a disk may have damaged them. `names` has what each is, by digest."""
     found: dict[str, bytes | memoryview] = {}
-    for name, buffer in graph.named(CONST).items():
-        if buffer.sha256 in found:
-            continue
-        data = _mapped(descriptors[buffer.sha256]) if buffer.sha256 in descriptors else b""
-        if hashlib.sha256(data).hexdigest() != buffer.sha256:
-            raise GraphNotLoaded(f"the constant {name!r} ({buffer.sha256}) is damaged or gone; put its blob again")
-        found[buffer.sha256] = data
+    for digest, name in names.items():
+        data = _mapped(descriptors[digest]) if digest in descriptors else b""
+        if hashlib.sha256(data).hexdigest() != digest:
+            raise GraphNotLoaded(f"the {name} ({digest}) is damaged or gone; put its blob again")
+        found[digest] = data
     return found
 
 

@@ -7,14 +7,15 @@ from msgspec import Struct
 from aliquot.core.errors import InputError
 from aliquot.kernels.check import check_graph
 from aliquot.kernels.graph import GraphComplaint, KernelGraph
-from aliquot.kernels.plan import constant_sizes, plan_memory
+from aliquot.kernels.plan import constant_sizes, plan_memory, program_files
 from aliquot.kernels.reading import GraphRefused, read_graph
 from aliquot.live.catalogue.entities import Entities
 from aliquot.live.store.records import KERNEL, Action
 
 KERNEL_MODULE = "aliquot.kernels.executor.sandbox"  # that serves a graph in its sandbox
 DEFAULT_SHARE = 0.5  # one graph runs while another loads
-MAX_CONSTANTS = 200  # each comes to the sandbox as a descriptor
+FORMS = ("opencl", "onnx")
+MAX_FILES = 200  # constants and programs: each comes to the sandbox as a descriptor
 MAX_SHOWN = 50  # complaints of one graph
 REFUSED_ANNOTATIONS = (
     "gpu-memory", "gpu-memory-limit", "batch", "datasets", "imports", "requirements", "group", "env", "secrets", "sdk",
@@ -28,6 +29,11 @@ class GraphNeeds(Struct, frozen=True):
     memory_bytes: int
     run_bytes: int
     constants: dict[str, int]  # sizes by digest
+    programs: dict[str, int]  # sizes of the files of programs by digest, 0 where a size is not known
+
+    @property
+    def files(self) -> dict[str, int]:
+        return self.constants | self.programs
 
 
 def graph_needs(action: Action) -> GraphNeeds:
@@ -40,12 +46,14 @@ def graph_needs(action: Action) -> GraphNeeds:
 
 def _checked(code: str) -> KernelGraph:
     graph = read_graph(code)
-    if not isinstance(graph, KernelGraph) or graph.form != "opencl":
-        raise GraphRefused([GraphComplaint("form", f"is {graph.form!r}; this platform runs 'opencl'")])
+    if not isinstance(graph, KernelGraph):
+        raise GraphRefused([GraphComplaint("model", f"the file {graph.model} is not stored; put its blob")])
+    if graph.form not in FORMS:
+        raise GraphRefused([GraphComplaint("form", f"is {graph.form!r}; this platform runs {' and '.join(FORMS)}")])
     if complaints := check_graph(graph):
         raise GraphRefused(complaints)
-    if (count := len(constant_sizes(graph))) > MAX_CONSTANTS:
-        raise GraphRefused([GraphComplaint("buffers", f"has {count} different constants; at most {MAX_CONSTANTS}")])
+    if (count := len(constant_sizes(graph) | program_files(graph))) > MAX_FILES:
+        raise GraphRefused([GraphComplaint("buffers", f"has {count} different constants; at most {MAX_FILES}")])
     return graph
 
 
@@ -58,10 +66,10 @@ def _needs_of(code: str) -> GraphNeeds:
         more = [f"and {len(lines) - MAX_SHOWN} more"] if len(lines) > MAX_SHOWN else []
         raise InputError("The kernel graph has mistakes:\n" + "\n".join(lines[:MAX_SHOWN] + more)) from refused
     plan = plan_memory(graph)
-    return GraphNeeds(plan.memory_bytes, plan.run_bytes, constant_sizes(graph))
+    return GraphNeeds(plan.memory_bytes, plan.run_bytes, constant_sizes(graph), program_files(graph))
 
 
-def named_constants(entities: Entities, namespace: str) -> list[str]:
-    """Return the digests of the constants of a namespace's kernel graphs."""
+def named_blobs(entities: Entities, namespace: str) -> list[str]:
+    """Return the digests of the constants and programs of a namespace's kernel graphs."""
     graphs = [action for action in entities.all(Action, namespace) if action.exec.kind == KERNEL]
-    return [digest for action in graphs for digest in graph_needs(action).constants]
+    return [digest for action in graphs for digest in graph_needs(action).files]

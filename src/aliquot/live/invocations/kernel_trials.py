@@ -12,6 +12,7 @@ from aliquot.core.errors import InputError
 from aliquot.core.model import CPU
 from aliquot.core.units import MIB
 from aliquot.live.catalogue.kernel_graphs import KERNEL_MODULE, graph_needs
+from aliquot.live.invocations.launches import GraphFiles
 from aliquot.live.node.base import Launch, NestedRun, Node, NodeListener, Outcome, Status
 from aliquot.live.store.records import KERNEL, Action
 
@@ -23,8 +24,9 @@ TOO_LONG = f"longer than {TRIAL_TIMEOUT_S:g} s"
 class KernelTrials(NodeListener):
     """Runs trials on the node. It listens to the node, and passes on what is not about a trial."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, files: GraphFiles) -> None:
         self._node = node
+        self._files = files
         self._numbers = count(FIRST_NUMBER)
         self._running: dict[int, asyncio.Future[Outcome | None]] = {}
         self._one_at_a_time = asyncio.Lock()
@@ -41,7 +43,7 @@ class KernelTrials(NodeListener):
             number = next(self._numbers)
             ended = self._running[number] = asyncio.get_running_loop().create_future()
             try:
-                self._node.start_sandbox(number, _launch(action))
+                self._node.start_sandbox(number, self._files.add_programs(_launch(action), action))
                 outcome = await ended
             finally:
                 del self._running[number]

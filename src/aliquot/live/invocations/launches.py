@@ -1,7 +1,7 @@
 """Launch and run requests: what a sandbox needs to start for a function, and to run one call of it."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import msgspec
@@ -91,14 +91,20 @@ def launch(
     )
 
 
-class ConstantFiles(NamedTuple):
-    """The files of the constants of kernel graphs. Without `objects` there are none."""
+class GraphFiles(NamedTuple):
+    """The files of constants and programs of kernel graphs. Without `objects` there are none."""
 
     objects: ObjectRegistry | None
 
     def add(self, made: Launch, action: Action) -> Launch:
-        """Return the launch of a graph with the files of its constants, which its own namespace stores."""
-        digests = graph_needs(action).constants
+        """Return the launch of a graph with the files that its own namespace stores."""
+        return self._with(made, action, graph_needs(action).files)
+
+    def add_programs(self, made: Launch, action: Action) -> Launch:
+        """Return the launch of a trial, which has zeros for constants."""
+        return self._with(made, action, graph_needs(action).programs)
+
+    def _with(self, made: Launch, action: Action, digests: Iterable[str]) -> Launch:
         if self.objects is None or not digests:
             return made
         path = self.objects.files.path

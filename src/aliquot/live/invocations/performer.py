@@ -48,7 +48,7 @@ from aliquot.live.invocations.call import Call, ChainCall
 from aliquot.live.invocations.call_finisher import CallFinisher
 from aliquot.live.invocations.call_registry import CallRegistry
 from aliquot.live.invocations.flows import Flows
-from aliquot.live.invocations.launches import ConstantFiles, activation_env, launch, run_request
+from aliquot.live.invocations.launches import GraphFiles, activation_env, launch, run_request
 from aliquot.live.invocations.nested_calls import NestedCalls
 from aliquot.live.invocations.promise_records import PromiseRecords, refused_outcome
 from aliquot.live.invocations.run_output import RunOutput
@@ -80,7 +80,7 @@ class CommandPerformer:
         api_host: str,
         images: tuple[RuntimeImage, ...],
         secrets: SecretRegistry,
-        constants: ConstantFiles,
+        constants: GraphFiles,
     ) -> None:
         """`post` passes events to the scheduler, and `arrive` reports the arrival of a call that is tried again.
 

@@ -26,7 +26,7 @@ from aliquot.core.model import CPU
 from aliquot.core.places import Place
 from aliquot.live.catalogue.catalogue import Catalogue
 from aliquot.live.catalogue.images import RuntimeImage
-from aliquot.live.catalogue.kernel_graphs import named_constants
+from aliquot.live.catalogue.kernel_graphs import named_blobs
 from aliquot.live.catalogue.keys import EphemeralKeys
 from aliquot.live.catalogue.needs import parse_needs
 from aliquot.live.catalogue.resolving import ResolvedAction
@@ -46,7 +46,7 @@ from aliquot.live.invocations.errors import NotPromisedError, OverloadedError
 from aliquot.live.invocations.flows import Flows
 from aliquot.live.invocations.kept_estimates import KeptEstimates
 from aliquot.live.invocations.kernel_trials import KernelTrials
-from aliquot.live.invocations.launches import ConstantFiles, launch
+from aliquot.live.invocations.launches import GraphFiles, launch
 from aliquot.live.invocations.performer import CommandPerformer
 from aliquot.live.invocations.pure_results import PureResults
 from aliquot.live.invocations.sandbox_assignments import SandboxAssignments
@@ -137,11 +137,11 @@ class Service:
             api_host=api_host,
             images=images,
             secrets=self.secrets,
-            constants=ConstantFiles(self.objects),
+            constants=GraphFiles(self.objects),
         )
         self.nested_calls = self._performer.nested_calls
         self.nested_calls.on_called(self.profiler.note)
-        self.trials = KernelTrials(node)
+        self.trials = KernelTrials(node, GraphFiles(self.objects))
         weights = self.scheduler.registry.tenant_weights
         self.results = PureResults(
             ResultCache(result_cache_bytes, lambda tenant: weights.get(tenant, 1)),
@@ -182,7 +182,7 @@ class Service:
     async def sweep_objects(self, catalogue: Catalogue) -> None:
         """Remove blobs that no object and no kernel graph names, from time to time."""
         if self.objects is not None:
-            named = partial(named_constants, catalogue.entities)
+            named = partial(named_blobs, catalogue.entities)
             await self.objects.sweep_repeatedly(lambda: [one.name for one in catalogue.namespaces()], named)
 
     def running_calls(self) -> int:

@@ -7,6 +7,7 @@ A file gets its name only when it is whole and on disk.
 """
 
 import hashlib
+import mmap
 import os
 import shutil
 import tempfile
@@ -74,6 +75,13 @@ class BlobFiles:
 
     def path(self, namespace: str, digest: str) -> Path:
         return self._folder / folder_name(namespace) / digest
+
+    def read(self, namespace: str, digest: str) -> memoryview:
+        """Return the bytes of a blob without reading them yet. Raises `OSError`."""
+        with self.path(namespace, digest).open("rb") as file:
+            if not os.fstat(file.fileno()).st_size:
+                return memoryview(b"")
+            return memoryview(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ))
 
     def delete(self, namespace: str, digest: str) -> None:
         self.path(namespace, digest).unlink(missing_ok=True)

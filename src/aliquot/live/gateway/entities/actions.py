@@ -27,7 +27,7 @@ from aliquot.live.gateway.entities.common import (
     pair_views,
     updated_parameters,
 )
-from aliquot.live.gateway.entities.kernel_graphs import check_constants, try_out
+from aliquot.live.gateway.entities.kernel_graphs import check_constants, try_out, with_layouts
 from aliquot.live.gateway.entities.kinds import resolve_kind
 from aliquot.live.gateway.entities.schedules import ActionSchedules
 from aliquot.live.gateway.entities.sequences import check_components, read_components
@@ -127,6 +127,7 @@ class ActionEndpoints:
         name = FullName(request.namespace, name_of(request))
         overwrite = flag(request.fields, "overwrite")
         put: wire.ActionPut = read_json(request.body or b"{}", wire.ActionPut)
+        put = await with_layouts(put, request.namespace, self._objects)
         async with self._catalogue.writing(request.namespace):
             self._check_package(name)
             old = find_replaced(self._entities, Action, name.namespace, name.name, overwrite=overwrite)
