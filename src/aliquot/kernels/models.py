@@ -103,13 +103,13 @@ def _bind_inputs(
     complaints: list[GraphComplaint],
 ) -> list[ModelTensor]:
     """Return the types of the inputs. Sizes that the model leaves open come from `shapes` and get into `symbols`."""
-    weights = {weight.name for weight in model.weights}
+    weights = frozenset(weight.name for weight in model.weights)
     inputs = [one for one in model.inputs if one.name not in weights]  # old files list weights as inputs, too
     known = ", ".join(one.name for one in inputs) or "none"
     complaints += [
         GraphComplaint(f"shapes.{name}", f"no such input; the model has {known}")
         for name in shapes
-        if name not in {one.name for one in inputs}
+        if all(one.name != name for one in inputs)
     ]
     found = []
     for one in inputs:
@@ -161,7 +161,8 @@ def _misnamed(tensors: Iterable[ModelTensor]) -> list[GraphComplaint]:
 
 def _work_bytes(model: ModelFile, symbols: Mapping[str, int], complaints: list[GraphComplaint]) -> int:
     """Return the memory of the values between the nodes. Values that are never needed at the same time share it."""
-    ends = {one.name for one in (*model.inputs, *model.outputs)} | {weight.name for weight in model.weights} | {""}
+    infos = (*model.inputs, *model.outputs)
+    ends = frozenset(("", *(one.name for one in infos), *(weight.name for weight in model.weights)))
     made: dict[str, int] = {}
     lifetimes: dict[str, Lifetime] = {}
     for place, (read, written) in enumerate(model.nodes):
