@@ -112,8 +112,16 @@ async function loadModule(require, file) {
 
 // --- runs ----------------------------------------------------------------------------------------------------
 
+let traced = false;
+
+function setVariables(env) {
+  if (traced) for (const name of ['TRACEPARENT', 'TRACESTATE']) delete process.env[name]; // of an earlier run
+  traced = 'TRACEPARENT' in env;
+  Object.assign(process.env, env);
+}
+
 async function run(main, env, payload) {
-  Object.assign(process.env, JSON.parse(env));
+  setVariables(JSON.parse(env));
   const args = JSON.parse(payload);
   for (const name of description.init_names) delete args[name]; // they are variables of the environment
   let promise;

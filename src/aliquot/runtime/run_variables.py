@@ -11,6 +11,7 @@ import ctypes
 import os
 
 _MIN_VALUE_BYTES = 64
+_TRACE = ("TRACEPARENT", "TRACESTATE")  # hold for one run, because the next one may be of another trace
 _putenv = ctypes.CDLL(None).putenv
 
 
@@ -19,9 +20,14 @@ class RunVariables:
 
     def __init__(self) -> None:
         self._variables: dict[str, _BufferedVariable] = {}
+        self._traced = False  # the variables of a trace have values
 
     def set(self, values: dict[str, str]) -> None:
-        """Set these variables. The others keep their values."""
+        """Set these variables. The others keep their values, but those of a trace are emptied."""
+        traced = _TRACE[0] in values
+        if self._traced:
+            values = {**{name: "" for name in _TRACE if name in self._variables}, **values}
+        self._traced = traced
         environment = getattr(os.environ, "_data", None)  # the values as bytes; there is no other way to set them
         if environment is None:  # the function has replaced `os.environ`
             os.environ.update(values)

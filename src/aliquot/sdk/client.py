@@ -16,6 +16,7 @@ from aliquot.sdk.answers import error_of
 from aliquot.sdk.errors import NoServerError, PlatformError, SdkError, UsageError
 from aliquot.sdk.sandbox import decode_reply, encode_request
 from aliquot.sdk.server import START_ONE, ServerAddress, read_server
+from aliquot.sdk.tracing import with_trace
 from aliquot.sdk.wire import HttpReply, HttpRequest, Operation, Pause
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ class Client:
 
         request = encode_request(request, self.server)
         try:
-            reply = self._connections().send(request, self._authorization(request))
+            reply = self._connections().send(with_trace(request), self._authorization(request))
         except TransportError as error:
             raise _explained(error, self.server, request) from error
         return decode_reply(reply)
@@ -127,7 +128,7 @@ class Client:
         from aliquot.sdk.http.blocking import lines_of
         from aliquot.sdk.http.exchange import TransportError
 
-        readers = self._connections().stream(request, self._authorization(request))
+        readers = self._connections().stream(with_trace(request), self._authorization(request))
         try:
             first = next(readers)
             if first.status >= 400:  # noqa: PLR2004 - HTTP's own line
@@ -145,7 +146,7 @@ class Client:
         request = encode_request(request, self.server)
         connections = await self._async_connections()
         try:
-            reply = await connections.send(request, self._authorization(request))
+            reply = await connections.send(with_trace(request), self._authorization(request))
         except TransportError as error:
             raise _explained(error, self.server, request) from error
         return decode_reply(reply)

@@ -11,6 +11,7 @@ from aliquot.core.places import place_text
 from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.invocations.call import Call
 from aliquot.live.invocations.sequences.machine import CloseFrame
+from aliquot.live.invocations.trace_context import TraceContext, trace_within
 from aliquot.live.node.base import Outcome, Status
 from aliquot.live.store.records import SEQUENCE, Action, Activation, Trigger
 
@@ -47,6 +48,8 @@ class ActivationRecorder:
             notes = _binding(call.resolved) + notes
         if call.session:
             notes = note("session", call.session) + notes
+        if call.trace is not None:
+            notes = note("traceparent", call.trace.header) + notes
         end = start_ms + duration_ms
         summary = template % (
             "true" if outcome.timed_out else "false",
@@ -117,6 +120,9 @@ def composition_record(call: Call, close: CloseFrame, end_ms: int) -> Activation
         annotations["session"] = call.session
     if frame.memory_mb is not None:
         annotations["limits"] = replace(action.limits, memory=frame.memory_mb)
+    trace = call.trace if topmost else trace_within(call, frame.cause)
+    if trace is not None:
+        annotations["traceparent"] = trace.header
     summary = {
         "annotations": [{"key": key, "value": value} for key, value in annotations.items()],
         "namespace": call.namespace.name,
@@ -138,11 +144,17 @@ def composition_record(call: Call, close: CloseFrame, end_ms: int) -> Activation
 
 
 def fired_record(
-    activation_id: str, owner: str, trigger: Trigger, payload: bytes, logs: list[str], start_ms: int
+    activation_id: str,
+    owner: str,
+    trigger: Trigger,
+    payload: bytes,
+    logs: list[str],
+    start_ms: int,
+    trace: TraceContext | None = None,
 ) -> Activation:
     """Return the record of a fired trigger. It has no end, since each call that it caused has its own record."""
     summary = {
-        "annotations": [],
+        "annotations": [] if trace is None else [{"key": "traceparent", "value": trace.header}],
         "namespace": trigger.namespace,
         "activationId": activation_id,
         "start": start_ms,

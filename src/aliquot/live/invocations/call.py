@@ -16,6 +16,7 @@ from aliquot.core.places import Place
 from aliquot.live.catalogue.needs import reruns_of
 from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.invocations.objective import CallObjective
+from aliquot.live.invocations.trace_context import TraceContext
 from aliquot.live.node.base import BufferHandle, Outcome, PartReceiver, StepArguments
 from aliquot.live.node.shared_buffers import SandboxBuffers
 from aliquot.live.store.base import SMALL_PAYLOAD_BYTES
@@ -102,7 +103,7 @@ class Call:
     __slots__ = (
         "action", "activation", "cause", "done", "durable", "ended", "event", "followers", "function", "id", "late",
         "namespace", "notes", "objective", "on_disk", "outcome", "parked", "payload", "pickled", "queue_entry",
-        "reason", "reserved", "resolved", "result_key", "run", "session", "shared", "task", "transaction",
+        "reason", "reserved", "resolved", "result_key", "run", "session", "shared", "task", "trace", "transaction",
     )  # fmt: skip
 
     def __init__(
@@ -121,6 +122,7 @@ class Call:
         shared: SharedArguments | None = None,
         followers: tuple[Follower, ...] = (),
         done: "Callable[[Call], None] | None" = None,
+        trace: TraceContext | None = None,
     ) -> None:
         self.id = activation_id
         self.namespace = namespace  # of the caller
@@ -138,6 +140,7 @@ class Call:
         # component it is. Empty if nothing is queued.
         self.queue_entry = activation_id if durable else ""
         self.transaction = transaction
+        self.trace = trace  # the one that it is part of, if its caller has named one or is a call itself
         self.cause = cause  # the activation that this one is part of
         self.session = session
         self.notes = notes  # further annotations of the record, as JSON objects with a leading comma each
@@ -252,10 +255,11 @@ class NestedCall(Call):
         followers: tuple[Follower, ...] = (),
         done: Callable[[Call], None] | None = None,
         arguments: StepArguments = None,
+        trace: TraceContext | None = None,
     ) -> None:
         super().__init__(
             activation_id, outer.namespace, resolved, payload, transaction=transaction, cause=cause, notes=notes,
-            session=outer.session, followers=followers, done=done,
+            session=outer.session, followers=followers, done=done, trace=trace,
         )  # fmt: skip
         self._outer = outer
         self.arguments = arguments

@@ -20,6 +20,7 @@ from aliquot.live.invocations.errors import PayloadError
 from aliquot.live.invocations.parameters import read_object
 from aliquot.live.invocations.sandbox_assignments import SandboxAssignment
 from aliquot.live.invocations.sequences.payloads import LARGE_PAYLOAD_BYTES, defaults_of
+from aliquot.live.invocations.trace_context import trace_within
 from aliquot.live.node.base import ChainStep, Launch, Member, RunRequest
 from aliquot.live.objects.registry import ObjectRegistry
 from aliquot.live.store.records import KERNEL, PYTHON, Action
@@ -167,9 +168,20 @@ def activation_env(call: Call, key: str, now_ms: int) -> dict[str, str]:
         call.followers and call.takes_parts
     ):  # a variable stays in its sandbox until it is set again, so it names its activation
         env["ALIQUOT_STREAM"] = call.id
+    if call.trace is not None:
+        env |= _trace_variables(call)
     if call.task is not None:
         env["ALIQUOT_TASK"] = _describe_task(call.id, call.task)
     return env
+
+
+def _trace_variables(call: Call) -> dict[str, str]:
+    """Return the variables in which OpenTelemetry passes a trace between processes."""
+    trace = trace_within(call)
+    variables = {"TRACEPARENT": trace.header}
+    if trace.state:
+        variables["TRACESTATE"] = trace.state
+    return variables
 
 
 def _describe_task(activation: str, task: TaskVariables) -> str:

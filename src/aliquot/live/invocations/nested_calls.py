@@ -18,6 +18,7 @@ from aliquot.live.invocations.call_finisher import CallFinisher
 from aliquot.live.invocations.call_registry import CallRegistry
 from aliquot.live.invocations.launches import activation_env
 from aliquot.live.invocations.sandbox_assignments import SandboxAssignment
+from aliquot.live.invocations.trace_context import trace_within
 from aliquot.live.node.base import NestedRun, Outcome, Status
 from aliquot.live.store.ids import Ids
 
@@ -84,6 +85,7 @@ class NestedCalls:
             transaction=caller.transaction,
             cause=caller.id,
             notes=note("calledBy", caller.function),
+            trace=trace_within(caller),
         )
         return self._begin(assignment, outermost, call)
 

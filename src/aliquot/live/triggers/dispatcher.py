@@ -16,6 +16,7 @@ from aliquot.live.invocations.metrics import Metrics
 from aliquot.live.invocations.parameters import EMPTY_OBJECT, ParameterMerger, is_absent, read_object
 from aliquot.live.invocations.platform import Platform
 from aliquot.live.invocations.rate_limits import RateLimiter, RateLimiters
+from aliquot.live.invocations.trace_context import TraceContext, begin_trace, span_of
 from aliquot.live.node.base import Status
 from aliquot.live.store.base import SMALL_PAYLOAD_BYTES
 from aliquot.live.store.errors import ACCESS_DENIED, NOT_FOUND, AccessDeniedError, NotFoundError
@@ -54,11 +55,12 @@ class TriggerDispatcher:
         payload: bytes,
         transaction: str,
         headers: Mapping[str, str] | None = None,
+        trace: TraceContext | None = None,
     ) -> str | None:
         """Fire a trigger and return the id of its record, or None if it has no active rule. Durable.
 
-        `headers` are those of the HTTP request, if there was one. Raises `PayloadError`, `RateLimitError` and
-        `OverloadedError`.
+        `headers` are those of the HTTP request, if there was one. `trace` is the one that the request belongs to.
+        Raises `PayloadError`, `RateLimitError` and `OverloadedError`.
         """
         limiter = self._rate_limiters.limiter(namespace)
         limiter.check_fire()
@@ -71,15 +73,16 @@ class TriggerDispatcher:
         about = {} if headers is None else {HEADERS: headers}
         event = FiredEvent(_encode({**{pair.key: pair.value for pair in trigger.parameters}, **about, **given}))
         activation_id = self._ids()
+        inner = begin_trace(activation_id) if trace is None else trace._replace(parent=span_of(activation_id))
         logs: list[str] = []
         calls: list[Call] = []
         for rule in rules:
             outcome = self._call(namespace, rule, event, activation_id, limiter)
             if isinstance(outcome, Call):
-                outcome.transaction = transaction
+                outcome.transaction, outcome.trace = transaction, inner
                 calls.append(outcome)
             logs.append(_log_line(rule, outcome))
-        record = fired_record(activation_id, namespace.owner, trigger, payload, logs, now_ms())
+        record = fired_record(activation_id, namespace.owner, trigger, payload, logs, now_ms(), trace)
         try:
             await self._platform.accept_all(calls, record, event.body)
         except BaseException:

@@ -24,6 +24,7 @@ from aliquot.live.gateway.http.query import flag
 from aliquot.live.gateway.http.refusal import Refusal
 from aliquot.live.gateway.http.routing import Endpoint, Request, Response, json_response, read_json
 from aliquot.live.gateway.settings import GatewaySettings
+from aliquot.live.invocations.trace_context import trace_of
 from aliquot.live.store.records import Trigger
 from aliquot.live.triggers.dispatcher import TriggerDispatcher
 
@@ -81,7 +82,7 @@ class TriggerEndpoints:
         # The caller's key is left out: the event is stored, and its rules may run actions of other namespaces.
         headers = headers_of(pair for pair in request.headers.items() if pair[0] != b"authorization")
         activation_id = await self._dispatcher.fire(
-            namespace, self._find(request), request.body, request.transaction, headers
+            namespace, self._find(request), request.body, request.transaction, headers, trace_of(request.headers)
         )
         if activation_id is None:
             return Response(204, b"", ())

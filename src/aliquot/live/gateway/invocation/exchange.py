@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from aliquot.live.gateway.http.limits import LimitHeaders
     from aliquot.live.gateway.http.query import InvokeOptions
     from aliquot.live.invocations.rate_limits import RateLimiter
+    from aliquot.live.invocations.trace_context import TraceContext
     from aliquot.live.store.records import Activation
 
 Respond = Callable[[int, Headers, Body], None]
@@ -51,7 +52,7 @@ class Exchange:
 
     __slots__ = (
         "answered", "authorization", "began_s", "body", "call", "connection", "content_type", "limiter", "limits",
-        "options", "path", "query", "respond", "session", "target", "timer", "transaction", "waiting",
+        "options", "path", "query", "respond", "session", "target", "timer", "trace", "transaction", "waiting",
     )  # fmt: skip
     followers: ClassVar[tuple[Follower, ...]] = ()  # receive the events of the call
     streams: ClassVar[bool] = False  # the client may follow the run
@@ -68,9 +69,11 @@ class Exchange:
         session: bytes | None = None,  # the header; requests on the fast path have none
         connection: Connection | None = None,
         limits: LimitHeaders | None = None,
+        trace: TraceContext | None = None,
     ) -> None:
         self.path = path
         self.limits = limits
+        self.trace = trace
         self.connection = connection
         self.query = query
         self.authorization = authorization
@@ -210,11 +213,12 @@ class StreamingExchange(Exchange):
         session: bytes | None,
         connection: Connection | None,
         limits: LimitHeaders | None,
+        trace: TraceContext | None,
         stream: Callable[[Headers], None],
         events: EventStream,
     ) -> None:
         super().__init__(
-            path, query, authorization, content_type, transaction, body, respond, session, connection, limits
+            path, query, authorization, content_type, transaction, body, respond, session, connection, limits, trace
         )
         self.stream = stream
         self.events = events

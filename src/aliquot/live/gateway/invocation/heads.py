@@ -4,6 +4,8 @@ Clients send the same head again and again. The meaning of a head is remembered:
 the body. The caller, the action and the limits are looked up for every request, so a key, an action or a limit that
 changes takes effect at once. Unusual heads are not remembered. Examples are heads with an id for the request, with a
 session, or with a request to close the connection.
+
+The header `traceparent` is new with every call of a traced caller. Its line is cut out of the head, and passed on.
 """
 
 import hashlib
@@ -11,12 +13,15 @@ import os
 
 from aliquot.live.gateway.http.limits import LimitHeaders
 from aliquot.live.gateway.http.query import InvokeOptions
+from aliquot.live.invocations.trace_context import TRACEPARENT_BYTES
 
 MAX_HEADS = 1024
 MAX_HEAD_BYTES = 2048
 MAX_BODY_BYTES = 65_536  # of requests whose heads are remembered; larger bodies seldom arrive at once
 _BEGIN = b"POST /api/v1/namespaces/"
 _END = b"\r\n\r\n"
+_TRACE = b"\r\ntraceparent: "
+TRACE_LINE_BYTES = len(_TRACE) + TRACEPARENT_BYTES
 
 
 class KnownHead:
@@ -41,6 +46,23 @@ class KnownHead:
         self.limits = limits  # the caller's deadline and cost limit
 
 
+def split_head(head: bytes, begin: int) -> tuple[bytes, bytes]:
+    """Return a head without the line of its header `traceparent`, which begins there, and the value of the header.
+
+    A line of another length stays in the head, and the value is empty.
+    """
+    end = begin + TRACE_LINE_BYTES
+    if head[end : end + 2] != _END[:2]:
+        return head, b""
+    return head[:begin] + head[end:], head[begin + len(_TRACE) : end]
+
+
+def without_trace(head: bytes) -> bytes:
+    """Return a head without the line that `KnownHeads.find` cuts out."""
+    begin = head.find(_TRACE)
+    return head if begin < 0 else split_head(head, begin)[0]
+
+
 class KnownHeads:
     """The remembered heads of all connections. When there are too many, all are forgotten."""
 
@@ -51,13 +73,21 @@ class KnownHeads:
     def __len__(self) -> int:
         return len(self._heads)
 
-    def find(self, data: bytes) -> KnownHead | None:
-        """Return the head of a request, if it is known and the data are exactly one request, or its head alone."""
+    def find(self, data: bytes) -> tuple[KnownHead, bytes] | None:
+        """Return the head of a request, if it is known and the data are exactly one request, or its head alone.
+
+        With it comes the value of its header `traceparent`, which is empty if there is none.
+        """
         if not data.startswith(_BEGIN):
             return None
         end = data.find(_END, 0, MAX_HEAD_BYTES) + len(_END)
-        head = self._heads.get(self._digest(data[:end]))
-        return head if head is not None and len(data) - end in (head.length, 0) else None
+        begin = data.find(_TRACE, 0, end)
+        if begin < 0:
+            whole, traceparent = data[:end], b""
+        else:
+            whole, traceparent = split_head(data[:end], begin)
+        head = self._heads.get(self._digest(whole))
+        return (head, traceparent) if head is not None and len(data) - end in (head.length, 0) else None
 
     def remember(self, data: bytes, head: KnownHead) -> None:
         """Remember a head that was read from these bytes, if it is small enough and the only one in them."""

@@ -190,6 +190,7 @@ class InvokeHandler:
         call = exchange.call = Call(
             self._ids(), principal.namespace, target.resolved, payload,
             pickled=pickled, transaction=exchange.transaction, session=session, shared=shared, done=exchange.done,
+            trace=exchange.trace,
         )  # fmt: skip
         if exchange.began_s is not None:
             call.notes = _gateway_time(exchange.began_s)

@@ -24,9 +24,16 @@ from aliquot.live.gateway.http.refusal import CLOSE, SLOW, Refusal
 from aliquot.live.gateway.http.responses import CORS, Body, Headers, pieces_of, size_of
 from aliquot.live.gateway.invocation.exchange import Exchange
 from aliquot.live.gateway.invocation.fast_cycle import FastCycle
-from aliquot.live.gateway.invocation.heads import MAX_HEAD_BYTES, KnownHead, KnownHeads
+from aliquot.live.gateway.invocation.heads import (
+    MAX_HEAD_BYTES,
+    TRACE_LINE_BYTES,
+    KnownHead,
+    KnownHeads,
+    without_trace,
+)
 from aliquot.live.gateway.invocation.invoke import PREFIX, is_invocation
 from aliquot.live.gateway.settings import GatewaySettings
+from aliquot.live.invocations.trace_context import TRACEPARENT, TRACESTATE, read_trace, trace_of
 from aliquot.live.store.ids import Ids
 
 RESPONSE_TAIL = b"".join(b"%b: %b\r\n" % pair for pair in CORS) + b"content-length: %d\r\n\r\n"
@@ -34,7 +41,8 @@ _USUAL_HEADERS = 3  # of a result: its type, the request's id and the activation
 _USUAL_HEAD = b"%b" + _USUAL_HEADERS * b"%b: %b\r\n"
 _JOINED_BYTES = 65_536  # a body up to this size is copied behind its head, for a single write
 _ONCE = frozenset([
-    b"authorization", b"content-length", b"content-type", b"host", b"x-request-id", *LIMIT_HEADERS,
+    b"authorization", b"content-length", b"content-type", b"host", b"x-request-id", TRACEPARENT, TRACESTATE,
+    *LIMIT_HEADERS,
 ])  # fmt: skip
 _UNUSUAL = frozenset([SESSION_HEADER, b"accept", b"expect", b"transfer-encoding", b"upgrade"])
 
@@ -97,14 +105,17 @@ class GatewayProtocol(GuardedProtocol):
             data = held + data
         begins = self._between and not self.busy
         if begins and not self.flow.write_paused and not self.transport.is_closing():
-            head = self.heads.find(data)
-            if head is not None and len(data) < head.size + head.length:
-                if not held and self.invoke.recall(head) is not None:
-                    self._held = data
-                    self.slow.add(self)
+            found = self.heads.find(data)
+            if found is not None:
+                head, traceparent = found
+                size = head.size + TRACE_LINE_BYTES if traceparent else head.size
+                if len(data) < size + head.length:
+                    if not held and self.invoke.recall(head) is not None:
+                        self._held = data
+                        self.slow.add(self)
+                        return
+                elif self._take_known_head(head, data, traceparent):
                     return
-            elif head is not None and self._take_known_head(head, data):
-                return
         self._parse(data, begins=begins)
 
     def _parse(self, data: bytes, *, begins: bool) -> None:
@@ -121,7 +132,10 @@ class GatewayProtocol(GuardedProtocol):
                 self._begin_body(cycle)
                 self.slow.add(self)
         elif (begins or cycle.head) and cycle.keep_alive and not cycle.identified:
-            head_bytes = cycle.head or data[: len(data) - cycle.expected]
+            whole = cycle.head or data[: len(data) - cycle.expected]
+            head_bytes = without_trace(whole)
+            if cycle.exchange.trace is not None and len(head_bytes) == len(whole):
+                return  # the line of its trace is written in another way, and would be remembered with the head
             head = self.invoke.know(cycle.exchange, len(head_bytes), cycle.expected)
             if head is not None:
                 self.heads.remember(head_bytes, head)
@@ -136,13 +150,14 @@ class GatewayProtocol(GuardedProtocol):
         self._parse_held()
         super().shutdown()
 
-    def _take_known_head(self, head: KnownHead, data: bytes) -> bool:
+    def _take_known_head(self, head: KnownHead, data: bytes, traceparent: bytes) -> bool:
         """Begin the request of a head that was read before, without parsing it. Return False if it must be read."""
         principal = self.invoke.recall(head)
         if principal is None:
             return False
         body, request_id = data[len(data) - head.length :], self.request_ids.of(None)
-        exchange = Exchange(head.path, b"", None, None, request_id, body, self._respond, None, self, head.limits)
+        trace = read_trace(traceparent) if traceparent else None
+        exchange = Exchange(head.path, b"", None, None, request_id, body, self._respond, None, self, head.limits, trace)
         cycle = self._fast_cycle = self._unanswered = FastCycle(exchange, head.length, self.arrived, keep_alive=True)
         self.cycle = cycle  # type: ignore[assignment]
         cycle.more_body = False
@@ -205,10 +220,11 @@ class GatewayProtocol(GuardedProtocol):
             None,
             self,
             limit_headers(values),
+            trace_of(values),
         )
         arrival = IncomingBody(int(length), self.payloads)
         cycle = FastCycle(exchange, int(length), arrival, keep_alive=self.parser.should_keep_alive())
-        cycle.identified = b"x-request-id" in values
+        cycle.identified = b"x-request-id" in values or TRACESTATE in values
         self._fast_cycle = self._unanswered = cycle
         self.cycle = cycle  # type: ignore[assignment]
         return True

@@ -21,6 +21,7 @@ from aliquot.live.gateway.http.responses import Body, Headers
 from aliquot.live.gateway.invocation.exchange import Exchange, Respond, StreamingExchange
 from aliquot.live.gateway.invocation.invoke import InvokeHandler
 from aliquot.live.gateway.settings import GatewaySettings
+from aliquot.live.invocations.trace_context import trace_of
 
 STREAMED = 0  # not an HTTP status: the response is a stream of events
 
@@ -90,6 +91,7 @@ class InvokeRoute:
             headers.get(SESSION_HEADER),
             scope.get(SCOPE_KEY),
             limit_headers(headers),
+            trace_of(headers),
         )
         events = None
         if wants_events(headers.get(b"accept")) and scope.get("http_version") != "1.0":

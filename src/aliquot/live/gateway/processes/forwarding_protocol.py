@@ -11,6 +11,7 @@ from aliquot.live.gateway.invocation.exchange import Exchange
 from aliquot.live.gateway.invocation.heads import KnownHead
 from aliquot.live.gateway.invocation.protocol import RESPONSE_TAIL, GatewayProtocol
 from aliquot.live.gateway.processes.frames import ANSWER_HEAD
+from aliquot.live.invocations.trace_context import trace_of
 
 _CLOSE_LINE = b"%b: %b\r\n" % CLOSE[0]
 
@@ -34,9 +35,9 @@ class ForwardingProtocol(GatewayProtocol):
         self._known: tuple[KnownHead, bytes] | None = None  # the known head of the last call, and its bytes
         self._left_bytes = 0  # of a response that comes in pieces
 
-    def _take_known_head(self, head: KnownHead, data: bytes) -> bool:
-        self._known = head, data[: head.size]
-        return super()._take_known_head(head, data)
+    def _take_known_head(self, head: KnownHead, data: bytes, traceparent: bytes) -> bool:
+        self._known = head, data[: len(data) - head.length]
+        return super()._take_known_head(head, data, traceparent)
 
     def evict_forwarded(self, _: bytes) -> None:
         """Close the connection at once, because there are too many."""
@@ -121,4 +122,5 @@ def _read(head: bytes, exchange: Exchange) -> Exchange:
         respond=exchange.respond,
         connection=exchange.connection,
         limits=limit_headers(headers),
+        trace=trace_of(headers),
     )

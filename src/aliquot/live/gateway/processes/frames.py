@@ -13,6 +13,7 @@ chooses these numbers.
 | CONNECTED, CLOSED | to the scheduler | connection | nothing |
 | EVICT | to the gateway | connection | nothing: close it |
 | CALL | to the scheduler | connection | the number of a head (4 bytes), the body |
+| TRACED_CALL | to the scheduler | connection | the number of a head, the value of `traceparent` (55 bytes), the body |
 | NEW_CALL | to the scheduler | connection | size of the head (4 bytes), `CallHead`, the body |
 | READ_AGAIN | to the gateway | connection | nothing: send the call with its head |
 | REMEMBER | to the scheduler | head | the connection (8 bytes) whose last call had it |
@@ -40,11 +41,12 @@ from msgspec import Struct
 from aliquot.core.units import KIB, MIB
 from aliquot.live.gateway.http.limits import LimitHeaders
 from aliquot.live.gateway.settings import GatewaySettings
+from aliquot.live.invocations.trace_context import TraceContext
 
 (
     START, READY, PING, PONG, STOP, STOPPED, CONNECTED, CLOSED, EVICT, CALL, NEW_CALL, READ_AGAIN, REMEMBER, REMEMBERED,
-    ANSWER, NEXT_PIECE, PIECE, OPEN, WANT, RECEIVED, BEGIN, PART, SENT, CANCEL, END,
-) = range(25)  # fmt: skip
+    ANSWER, NEXT_PIECE, PIECE, OPEN, WANT, RECEIVED, BEGIN, PART, SENT, CANCEL, END, TRACED_CALL,
+) = range(26)  # fmt: skip
 
 MAX_FRAME_BYTES = MIB
 MAX_CALL_BYTES = 64 * KIB  # a larger body is read in parts, when its caller is known
@@ -79,6 +81,7 @@ class CallHead(Struct, array_like=True):
     content_type: bytes | None
     transaction: str
     limits: LimitHeaders | None
+    trace: TraceContext | None
 
 
 class RequestScope(Struct, array_like=True):

@@ -30,11 +30,13 @@ from aliquot.live.gateway.processes.frames import (
     START,
     STOP,
     STOPPED,
+    TRACED_CALL,
     CallHead,
     FrameConnection,
     GatewayStart,
     RequestScope,
 )
+from aliquot.live.invocations.trace_context import TRACEPARENT_BYTES, TraceContext, read_trace
 
 _read_head = msgspec.msgpack.Decoder(CallHead).decode
 _read_scope = msgspec.msgpack.Decoder(RequestScope).decode
@@ -52,6 +54,7 @@ class GatewayLink(FrameConnection):
             CONNECTED: lambda number, _: self._connected(number),
             CLOSED: lambda number, _: self._closed(number),
             CALL: self._call,
+            TRACED_CALL: self._traced_call,
             NEW_CALL: self._new_call,
             REMEMBER: self._remember,
             NEXT_PIECE: lambda number, _: self._next_piece(number),
@@ -106,7 +109,12 @@ class GatewayLink(FrameConnection):
         self._app.connections.closed(connection)
         connection.closed()
 
-    def _call(self, number: int, payload: bytes) -> None:
+    def _traced_call(self, number: int, payload: bytes) -> None:
+        """Begin a call whose head is known, but for the trace that it is part of."""
+        end = _NUMBER_BYTES + TRACEPARENT_BYTES
+        self._call(number, payload[:_NUMBER_BYTES] + payload[end:], read_trace(payload[_NUMBER_BYTES:end]))
+
+    def _call(self, number: int, payload: bytes, trace: TraceContext | None = None) -> None:
         """Begin a call whose head is known. The caller, the action and the limits are looked up."""
         head = self._heads.get(payload[:_NUMBER_BYTES])
         principal = None if head is None else self._invoke.recall(head)
@@ -116,7 +124,7 @@ class GatewayLink(FrameConnection):
         connection = self._connections[number]
         request_id, body = self._app.request_ids.of(None), payload[_NUMBER_BYTES:]
         exchange = connection.exchange = Exchange(
-            head.path, b"", None, None, request_id, body, connection.respond, None, connection, head.limits
+            head.path, b"", None, None, request_id, body, connection.respond, None, connection, head.limits, trace
         )
         self._invoke.handle_of(principal, exchange, head.options)
 
@@ -129,6 +137,7 @@ class GatewayLink(FrameConnection):
             respond=connection.respond,
             connection=connection,
             limits=head.limits,
+            trace=head.trace,
         )
         self._invoke.handle(exchange)
 

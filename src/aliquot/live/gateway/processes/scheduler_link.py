@@ -40,6 +40,7 @@ from aliquot.live.gateway.processes.frames import (
     SENT,
     START,
     STOP,
+    TRACED_CALL,
     WANT,
     CallHead,
     FrameConnection,
@@ -152,7 +153,11 @@ class SchedulerLink(FrameConnection):
         """Pass on a call whose head is known."""
         connection = exchange.connection
         assert isinstance(connection, ForwardingProtocol)  # noqa: S101 - the only ones here
-        self.send(CALL, connection.number, principal + exchange.body)
+        if exchange.trace is None:
+            self.send(CALL, connection.number, principal + exchange.body)
+        else:
+            traceparent = exchange.trace.header.encode()
+            self.send(TRACED_CALL, connection.number, principal + traceparent + exchange.body)
 
     def handle(self, exchange: Exchange) -> None:
         """Pass on a call with its head."""
@@ -166,6 +171,7 @@ class SchedulerLink(FrameConnection):
                 exchange.content_type,
                 exchange.transaction,
                 exchange.limits,
+                exchange.trace,
             )
         )
         self.send(NEW_CALL, connection.number, HEAD_NUMBER.pack(len(head)) + head + exchange.body)

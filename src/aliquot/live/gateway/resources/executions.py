@@ -19,6 +19,7 @@ from aliquot.live.gateway.resources import execution_views as views
 from aliquot.live.invocations.call import Call
 from aliquot.live.invocations.metrics import Metrics
 from aliquot.live.invocations.platform import Platform
+from aliquot.live.invocations.trace_context import trace_of
 from aliquot.live.invocations.workflows.control import ExecutionControl, NameInUseError, TaskAnswer
 from aliquot.live.invocations.workflows.definitions import MAX_DEFINITION_BYTES
 from aliquot.live.invocations.workflows.workflows import StartOptions
@@ -130,7 +131,7 @@ class ExecutionEndpoints:
         value = {**defaults, **value} if isinstance(value, dict) else value
         call = Call(
             self._ids(), principal.namespace, resolved, msgspec.json.encode(value), durable=True,
-            transaction=request.transaction,
+            transaction=request.transaction, trace=trace_of(request.headers),
         )  # fmt: skip
         limiter.begin(call)
 

@@ -36,6 +36,7 @@ from aliquot.live.gateway.web.payloads import payload_of
 from aliquot.live.gateway.web.responses import NOT_READY, WebResponse, web_response
 from aliquot.live.gateway.web.running import AnonymousBodyLimit, WebActionRunner
 from aliquot.live.gateway.web.target import WebPath, WebTarget, WebTargets
+from aliquot.live.invocations.trace_context import trace_of
 
 METHODS = ("GET", "DELETE", "POST", "PUT", "HEAD", "OPTIONS", "PATCH")
 _ALLOW_METHODS = (b"access-control-allow-methods", b"OPTIONS, GET, DELETE, POST, PUT, HEAD, PATCH")
@@ -160,7 +161,7 @@ class WebActions:
             web_request = self._web_request(request, rest, user, named or {})
             body = await self._bodies.read_large(request.headers, request.receive, max_bytes, payer)
             payload = await payload_of(web_request, body, target, self._json_checker, payer)
-            call = await self._runner.run(target, payload, request.transaction)
+            call = await self._runner.run(target, payload, request.transaction, trace_of(request.headers))
         activation = (b"x-openwhisk-activation-id", call.id.encode())
         if call.outcome is None:
             return WebResponse(202, (JSON, activation), error_body(NOT_READY, request.transaction))

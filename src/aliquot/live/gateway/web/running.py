@@ -11,6 +11,7 @@ from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.gateway.web.target import WebTarget
 from aliquot.live.invocations.call import Call
 from aliquot.live.invocations.platform import Platform
+from aliquot.live.invocations.trace_context import TraceContext
 from aliquot.live.store.ids import Ids
 
 SMALL_BYTES = MIB  # smaller bodies are always admitted, so that large ones cannot keep them out
@@ -51,7 +52,9 @@ class WebActionRunner:
         self._settings = settings
         self._ids = Ids()
 
-    async def run(self, target: WebTarget, payload: bytes | memoryview, transaction: str) -> Call:
+    async def run(
+        self, target: WebTarget, payload: bytes | memoryview, transaction: str, trace: TraceContext | None
+    ) -> Call:
         """Run the action and wait for it, at most as long as blocking callers do by default.
 
         Returns the call. It has no `outcome` if it still runs. Raises a `Refusal`, `RateLimitError` and
@@ -69,7 +72,9 @@ class WebActionRunner:
             if not ended.done():
                 ended.set_result(None)
 
-        call = Call(self._ids(), target.owner, target.target.resolved, payload, transaction=transaction, done=done)
+        call = Call(
+            self._ids(), target.owner, target.target.resolved, payload, transaction=transaction, done=done, trace=trace
+        )
         target.limiter.begin(call)
         try:
             self._platform.submit(call)

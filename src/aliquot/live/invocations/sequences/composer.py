@@ -29,6 +29,7 @@ from aliquot.live.invocations.sequences.machine import (
 from aliquot.live.invocations.sequences.payloads import error
 from aliquot.live.invocations.service import Service
 from aliquot.live.invocations.sessions.live_sessions import LiveSessions
+from aliquot.live.invocations.trace_context import trace_within
 from aliquot.live.invocations.workflows.workflows import Workflows, WorkflowSettings
 from aliquot.live.node.base import Outcome, Status
 from aliquot.live.store.base import SMALL_PAYLOAD_BYTES, Store
@@ -311,10 +312,7 @@ class Composer:
     ) -> Call:
         call = composition.call
         return Call(
-            command.id,
-            call.namespace,
-            command.resolved,
-            payload,
+            command.id, call.namespace, command.resolved, payload,
             transaction=call.transaction,
             cause=command.cause,
             notes=_CAUSED_BY,
@@ -322,7 +320,8 @@ class Composer:
             shared=shared,
             followers=(composition,),
             done=lambda component: self._returned(composition, component),
-        )
+            trace=trace_within(call, command.cause),
+        )  # fmt: skip
 
     def _chain(
         self,
@@ -342,6 +341,7 @@ class Composer:
             shared=shared,
             done=lambda ended: self._chain_ended(composition, ended),
         )
+        trace = trace_within(call, command.cause)
         for step_id, resolved in ((command.id, command.resolved), *command.chained):
             step = NestedCall(
                 chain,
@@ -353,6 +353,7 @@ class Composer:
                 notes=_CAUSED_BY,
                 followers=(composition,),
                 done=lambda component: self._returned(composition, component),
+                trace=trace,
             )
             chain.steps.append(step)
         return chain

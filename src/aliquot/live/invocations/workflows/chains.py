@@ -75,6 +75,7 @@ class TaskChain:
             followers=task.followers,
             done=self._step_ended,
             arguments=arguments,
+            trace=task.trace,
         )
         step.task = task.task
         self.call.steps.append(step)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.invocations.call import Call
+from aliquot.live.invocations.trace_context import unpack_trace
 from aliquot.live.invocations.workflows.definitions import Definition, Definitions, machine_of, with_timeout
 from aliquot.live.invocations.workflows.records import ExecutionInfo, LogEntry, TaskBegun, unpack_info, unpack_log
 from aliquot.live.invocations.workflows.run import ExecutionRun
@@ -31,6 +32,7 @@ def restored_call(execution: str, owner: str, info: ExecutionInfo) -> Call:
         transaction=info.transaction,
         cause=info.cause,
         session=info.session,
+        trace=unpack_trace(info.trace),
     )
 
 

@@ -26,6 +26,7 @@ class ExecutionInfo(Struct, frozen=True, omit_defaults=True):
     cause: str = ""  # the activation that it is part of
     session: str = ""
     transaction: str = ""
+    trace: str = ""  # as `pack_trace` writes it
     parent: str = ""  # the execution whose task it is; its own id is that of the task
     depth: int = 0  # how many executions it is inside of
     timeout_s: float | None = None  # after which it ends, in place of the definition's TimeoutSeconds
@@ -126,6 +127,7 @@ def execution_record(
     annotations |= {"binding": info.binding} if info.binding else {}
     annotations |= {"session": info.session} if info.session else {}
     annotations |= {"execution": info.parent} if info.parent else {}
+    annotations |= {"traceparent": info.trace.partition(" ")[0]} if info.trace else {}
     name = info.path.partition("/")[2]
     end_ms = max(end_ms, info.started_ms)
     summary = {

@@ -11,6 +11,7 @@ from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.invocations.activations import note
 from aliquot.live.invocations.call import Call, SharedArguments, TaskVariables
 from aliquot.live.invocations.sequences.payloads import name_from_text
+from aliquot.live.invocations.trace_context import trace_within
 from aliquot.live.invocations.workflows.chains import Links, TaskChain, links_of
 from aliquot.live.invocations.workflows.objects import Held, make_container, make_payload, reserve
 from aliquot.live.invocations.workflows.run import ExecutionRun
@@ -150,6 +151,7 @@ class TaskCalls:
             notes=run.note + _state_note(task.state, attempt),
             session=outer.session,
             followers=(run,),
+            trace=trace_within(outer),
         )
         call.task = variables
         return call

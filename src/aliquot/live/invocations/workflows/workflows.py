@@ -15,6 +15,7 @@ from aliquot.live.invocations.call import Call, Follower
 from aliquot.live.invocations.call_registry import STORE_RETRY_DELAY_S, CallRegistry, refusal_of
 from aliquot.live.invocations.errors import CallRefusedError, PayloadError, RateLimitError, malformed_payload
 from aliquot.live.invocations.rate_limits import steady_clock
+from aliquot.live.invocations.trace_context import pack_trace
 from aliquot.live.invocations.workflows.definitions import with_timeout
 from aliquot.live.invocations.workflows.engine import Performer
 from aliquot.live.invocations.workflows.executions import Executions, end_call
@@ -200,6 +201,7 @@ class Workflows:
             cause=call.cause,
             session=call.session,
             transaction=call.transaction,
+            trace=pack_trace(call.trace),
             parent=task.execution if task is not None else "",
             depth=task.depth if task is not None else 0,
             timeout_s=start.timeout_s,
