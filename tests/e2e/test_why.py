@@ -70,10 +70,11 @@ def test_other_tenants_are_shown_without_names_except_to_the_operator(platform):
 
 def test_a_call_that_still_waits_is_told_as_far_as_it_came(platform):
     deploy_both(platform)
-    platform.aliquot("invoke", "lab.train", "-p", "seconds=30", "--no-wait")
+    running = platform.aliquot("invoke", "lab.train", "-p", "seconds=30", "--no-wait").strip()
     waiting = platform.aliquot("invoke", "lab.classify", "--no-wait").strip()
     told = platform.json("why", waiting)
     assert (told["end"], causes(told)) == ("open", ["full"])
+    platform.aliquot("activation", "cancel", running)  # the server would wait for it when it stops
 
 
 def test_a_call_that_survives_a_killed_server_shows_the_time_it_was_down(platform):
