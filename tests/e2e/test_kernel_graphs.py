@@ -75,7 +75,7 @@ ONES = [1.0] * 8
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    with LiveServer(tmp_path_factory.mktemp("kernels") / "data", "--devices", "host:2") as running:
+    with LiveServer(tmp_path_factory.mktemp("kernels") / "data", "--devices", "host:1") as running:
         yield running
 
 
@@ -170,14 +170,6 @@ def test_a_graph_larger_than_any_device_is_refused_with_the_largest_that_fits(cl
     assert "the largest that would fit" in answer.json()["error"]
 
 
-def test_an_endless_kernel_is_ended_at_the_limit_and_named(client):
-    record = client.call("wild", {"inputs": {"x": [1]}})
-    assert record["response"]["result"]["error"] == (
-        "The action exceeded its time limits of 6000 milliseconds. It was in kernel 1 (wild), iteration 0."
-    )
-    assert client.result("wild", {"inputs": {"x": [0]}})["outputs"] == {"y": [0]}
-
-
 def test_a_kernel_that_writes_out_of_bounds_ends_its_call_alone(client):
     record = client.call("wild", {"inputs": {"x": [2]}})
     assert record["response"]["status"] == "action developer error"
@@ -204,6 +196,61 @@ def test_a_killed_executor_ends_its_call_and_the_next_one_runs(client, server):
     assert not records[0]["response"]["success"]
     assert "timed out" not in str(records[0])
     assert client.result("slow", {"inputs": {"x": [0]}})["outputs"] == {"y": [0]}
+
+
+def executor_pids(server, *names):
+    rows = server.operate("GET", "status")["sandboxes"]
+    return {row["function"]: row["pid"] for row in rows if row["function"] in names and row.get("pid")}
+
+
+def test_graphs_of_a_tenant_share_the_process_on_a_device_and_those_of_others_do_not(client, server):
+    other_graph = SCALED.replace("y[i] += t[i]", "y[i] += t[i] + 1")
+    client.deploy("shifted", other_graph, kind="kernel:1")
+    for name, expected in (("scaled", 2.0), ("shifted", 3.0), ("scaled", 2.0)):
+        assert client.result(name, {"inputs": {"x": ONES}})["outputs"] == {"y": [expected] * 8}
+    pids = executor_pids(server, "scaled", "shifted")
+    assert len(pids) == 2
+    assert len(set(pids.values())) == 1
+    with server.client(server.create_namespace("neighbour")) as neighbour:
+        neighbour.deploy("own", SCALED, kind="kernel:1")
+        neighbour.result("own", {"inputs": {"x": ONES}})
+        assert executor_pids(server, "own")["own"] not in pids.values()
+    client.delete("actions/shifted")
+    wait_until(lambda: not executor_pids(server, "shifted"), what="the graph leaves its executor")
+    assert executor_pids(server, "scaled") == {"scaled": pids["scaled"]}
+    assert client.result("scaled", {"inputs": {"x": ONES}})["outputs"] == {"y": [2.0] * 8}
+
+
+def test_an_endless_kernel_ends_its_own_call_and_others_of_the_tenant_run_again(client, server):
+    """The others are a graph that is resident and waits for its turn, and one that is loaded beside the run."""
+    client.deploy("third", SCALED.replace("y[i] += t[i]", "y[i] += t[i] + 2"), kind="kernel:1")
+    client.result("wild", {"inputs": {"x": [0]}})
+    client.result("scaled", {"inputs": {"x": ONES}})
+    before = executor_pids(server, "wild")["wild"]
+    ended = {}
+
+    def call(name, x):
+        ended[name] = client.call(name, {"inputs": {"x": x}})
+
+    callers = [Thread(target=call, args=("wild", [1]))]
+    callers[0].start()
+    wait_until(
+        lambda: any(
+            (row["function"], row["state"]) == ("wild", "busy") for row in server.operate("GET", "status")["sandboxes"]
+        ),
+        what="the endless kernel runs",
+    )
+    callers += [Thread(target=call, args=(name, ONES)) for name in ("scaled", "third")]
+    for caller in callers[1:]:
+        caller.start()
+    for caller in callers:
+        caller.join(60)
+    assert ended["wild"]["response"]["result"]["error"] == (
+        "The action exceeded its time limits of 6000 milliseconds. It was in kernel 1 (wild), iteration 0."
+    )
+    assert ended["scaled"]["response"]["result"]["outputs"] == {"y": [2.0] * 8}
+    assert ended["third"]["response"]["result"]["outputs"] == {"y": [4.0] * 8}
+    assert executor_pids(server, "scaled")["scaled"] != before
 
 
 def test_a_kernel_that_searches_memory_finds_no_secret_of_another_tenant(client, server):

@@ -30,7 +30,11 @@ RUN_SHARED = 4  # like RUN_PICKLED, and the result may come in a shared buffer
 RUN_GROUP = 5  # the first part lists the functions of a group that run, each on the result of the one before
 RUN_HANDED = 6  # one step of a sequence of SDK functions, whose values may be pickles
 RUN_BATCH = 8  # the first part describes the items of a batch, whose payloads are the second part (`batch`)
+UNLOAD = 9  # a kernel graph leaves its device until the next `LOAD`
+LOAD = 10
 RUN_AHEAD = 7  # like RUN, to a sandbox that may be busy; it runs only if the launcher gets a token for it
+
+EXECUTOR = "executor"  # the entry point of a process that serves graphs (`kernels/executor/process.py`)
 
 # The status of a reply. The first three are OpenWhisk's.
 SUCCESS = 0

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import mmap
 import os
 import select
 from typing import Any, Callable, NoReturn  # noqa: UP035 - Python 3.9 on
@@ -19,6 +18,7 @@ from .control_channel import ControlChannel
 from .frames import SUCCESS
 from .group import FunctionGroup
 from .output import OutputPipes, flush_streams
+from .progress import map_page
 from .run_variables import RunVariables
 from .runs_ahead import RunsAhead
 
@@ -119,6 +119,8 @@ class Launcher:
         if description["command"]:
             exec_launcher.execute(self._sock, description)
         os.environ.update(description["env"])
+        if description["main"] == frames.EXECUTOR:
+            program.hand_over(self._sock, description)
         sdk_support.set_channel(self._channel, description.get("buffers_token"))
         try:
             self._load(description)
@@ -135,7 +137,7 @@ class Launcher:
         if description.get("ahead"):
             self._ahead = RunsAhead(self._fds.pop(0))
         if description.get("progress"):
-            description["page"] = _map_page(self._fds.pop(0))
+            description["page"] = map_page(self._fds.pop(0))
         if digests := description.get("constants"):
             description["constants"] = {digest: self._fds.pop(0) for digest in digests}
         if self._fds:
@@ -159,14 +161,6 @@ def _wait_for(sock: socket.socket) -> Callable[[], object]:
     readable = select.poll()
     readable.register(sock, select.POLLIN)
     return readable.poll
-
-
-def _map_page(fd: int) -> mmap.mmap:
-    """Map the page on which the server reads how far a run is."""
-    try:
-        return mmap.mmap(fd, mmap.PAGESIZE)
-    finally:
-        os.close(fd)
 
 
 def _enter_group(fd: int) -> None:

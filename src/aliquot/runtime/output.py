@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import sys
 import termios
 
@@ -17,8 +18,12 @@ class OutputPipes:
     copies stay on the pipes when the function redirects or closes descriptors 1 and 2.
     """
 
-    def __init__(self) -> None:
-        self._copies = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _MIN_COPY_FD) for fd in (1, 2)]
+    def __init__(self, fds: tuple[int, int] = (1, 2)) -> None:
+        self._copies = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _MIN_COPY_FD) for fd in fds]
+
+    def close(self) -> None:
+        for fd in self._copies:
+            os.close(fd)
 
     def flush(self) -> bool:
         """Write out what the streams have buffered. Return whether the pipes now hold output that is not read yet."""

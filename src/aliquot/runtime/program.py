@@ -11,9 +11,13 @@ import sys
 import traceback
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import Any, Callable  # noqa: UP035 - Python 3.9 on
+from typing import Any, Callable, NoReturn  # noqa: UP035 - Python 3.9 on
 
 from . import archive
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import socket
 
 MISSING_CODE = "Missing main/no code to execute."
 BROKEN = "The action failed to generate or locate a binary. See logs for details."
@@ -63,6 +67,12 @@ def _load_module(description: dict[str, Any]) -> Callable[..., Any]:
     except Exception as error:  # noqa: BLE001 - a library of a device may raise anything
         raise InitError(str(error) or type(error).__name__) from None
     return found
+
+
+def hand_over(sock: socket.socket, description: dict[str, Any]) -> NoReturn:
+    """Let a module of the platform that the zygote has imported serve the process from now on."""
+    importlib.import_module(description["module"]).serve(sock, description)
+    os._exit(0)
 
 
 def _without_arguments(function: Callable[..., Any], names: frozenset[str]) -> Callable[..., Any]:

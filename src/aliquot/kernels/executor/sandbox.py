@@ -32,7 +32,7 @@ with contextlib.suppress(ImportError):
 
 TRIAL = "trial"
 SUCCESS, REFUSED = 0, 1  # as in `aliquot.runtime.frames`
-_CACHES = {"POCL_CACHE_DIR": "/tmp/pocl", "XDG_CACHE_HOME": "/tmp/cache"}  # noqa: S108 - each sandbox has its own there
+CACHES = {"POCL_CACHE_DIR": "/tmp/pocl", "XDG_CACHE_HOME": "/tmp/cache"}  # noqa: S108 - each sandbox has its own there
 
 
 class FileAnswer(NamedTuple):
@@ -53,6 +53,7 @@ class KernelSandbox:
     def __init__(self, resident: Resident, page: Any) -> None:  # noqa: ANN401 - an `mmap`, or a `bytearray` in tests
         self._page = page
         self._max_bytes = 0
+        self._constants: Mapping[str, bytes | memoryview] = {}
         self._resident = resident
 
     @property
@@ -62,8 +63,16 @@ class KernelSandbox:
 
     def load(self, constants: Mapping[str, bytes | memoryview], max_bytes: int) -> None:
         """Bring the constants to the device. Answers have at most `max_bytes`."""
-        self._max_bytes = max_bytes
-        self._resident.load(constants.__getitem__)
+        self._max_bytes, self._constants = max_bytes, constants
+        self.reload()
+
+    def reload(self) -> None:
+        """Bring the constants again after `unload`. Their files stay mapped."""
+        self._resident.load(self._constants.__getitem__)
+
+    def unload(self) -> None:
+        """Free what the graph has on the device."""
+        self._resident.unload()
 
     def try_out(self) -> None:
         """Run the list of kernels once on zeroed buffers."""
@@ -128,12 +137,12 @@ class KernelSandbox:
         PROGRESS.pack_into(self._page, 0, kernel + 1, iteration)
 
 
-def load(description: dict[str, Any]) -> KernelSandbox:
+def load(description: dict[str, Any], device: ExecutorDevice | None = None) -> KernelSandbox:
     """Return the graph of an init, compiled and with its constants on the device. Raises `GraphNotLoaded`.
 
     With the entry point `trial` the list of kernels is also run once.
     """
-    os.environ.update(_CACHES)
+    os.environ.update(CACHES)
     page = description.get("page") or bytearray(PROGRESS.size)
     try:
         graph = read_graph(description["code"])
@@ -141,7 +150,7 @@ def load(description: dict[str, Any]) -> KernelSandbox:
             raise GraphNotLoaded("the layout of the model is missing")
         descriptors = description.get("constants") or {}
         files = _files(_program_names(graph), descriptors)
-        sandbox = KernelSandbox(ExecutorDevice().make_resident(graph, files), page)
+        sandbox = KernelSandbox((device or ExecutorDevice()).make_resident(graph, files), page)
         if description["main"] == TRIAL:
             zeros = {buffer.sha256: bytes(buffer.size_bytes) for buffer in sandbox.graph.named(CONST).values()}
             sandbox.load(zeros, 0)

@@ -12,7 +12,7 @@ from aliquot.kernels.reading import GraphRefused, read_graph
 from aliquot.live.catalogue.entities import Entities
 from aliquot.live.store.records import KERNEL, Action
 
-KERNEL_MODULE = "aliquot.kernels.executor.sandbox"  # that serves a graph in its sandbox
+KERNEL_MODULE = "aliquot.kernels.executor.process"  # that serves a graph in its sandbox
 DEFAULT_SHARE = 0.5  # one graph runs while another loads
 FORMS = ("opencl", "onnx")
 MAX_FILES = 200  # constants and programs: each comes to the sandbox as a descriptor

@@ -14,6 +14,7 @@ from aliquot.core.units import MIB
 from aliquot.live.catalogue.kernel_graphs import KERNEL_MODULE, graph_needs
 from aliquot.live.invocations.launches import GraphFiles
 from aliquot.live.node.base import Launch, NestedRun, Node, NodeListener, Outcome, Status
+from aliquot.live.node.executors import TRIAL
 from aliquot.live.store.records import KERNEL, Action
 
 TRIAL_TIMEOUT_S = 10.0
@@ -109,7 +110,7 @@ def _launch(action: Action) -> Launch:
         kind=KERNEL,
         code=action.exec.code,
         binary=False,
-        main="trial",
+        main=TRIAL,
         env={},
         timeout_ms=round(TRIAL_TIMEOUT_S * 1000),
         memory_bytes=action.limits.memory * MIB + needs.memory_bytes + needs.run_bytes,

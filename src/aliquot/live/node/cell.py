@@ -8,7 +8,7 @@ import contextlib
 import os
 import select
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from signal import Signals, pidfd_send_signal
 from typing import Protocol
@@ -33,10 +33,18 @@ class EventLoop(Protocol):
     def call_later(self, delay: float, callback: Callable[..., object], *args: object) -> object: ...
 
 
+class SharedUse(Protocol):
+    """The use of a process by several sandboxes: an executor with its graphs."""
+
+    @property
+    def sandboxes(self) -> Sequence[object]: ...
+    def is_idle(self) -> bool: ...
+
+
 class ProcessHandle:
     """A sandbox's process, held by a pidfd so that a signal never reaches another process with the same pid."""
 
-    __slots__ = ("_loop", "_pidfd", "cgroup", "frozen", "pid", "slot")
+    __slots__ = ("_loop", "_pidfd", "cgroup", "frozen", "pid", "sharing", "slot")
 
     def __init__(self, slot: int, cgroup: SandboxCgroup | None, loop: EventLoop) -> None:
         self._loop = loop
@@ -45,6 +53,7 @@ class ProcessHandle:
         self.slot = slot  # the node's number for the user id it runs with
         self.cgroup = cgroup
         self.frozen = False
+        self.sharing: SharedUse | None = None  # if it serves several sandboxes
 
     def forked(self, pid: int, pidfd: int, ended: Callable[[], None]) -> None:
         """Watch the process. `ended` is called once, when it and the children in its pid namespace have ended."""
@@ -91,7 +100,10 @@ class ProcessHandle:
         """Stop all processes of the sandbox until `thaw`.
 
         Without a control group only its process group is stopped, by a signal. A process that left the group goes on.
+        One that serves several sandboxes is frozen only when all of them are idle.
         """
+        if self.sharing is not None and not self.sharing.is_idle():
+            return
         if not self.frozen and self._pidfd is not None:
             self.frozen = True
             if self.cgroup is None or not self.cgroup.set_frozen(frozen=True):
@@ -128,7 +140,7 @@ class ProcessHandle:
         """Return bytes of memory, seconds of CPU and number of processes, or None when the process is not running.
 
         With a control group, the bytes are those that the sandbox added to its zygote's, with children and scratch
-        files, and the seconds are those of all its processes.
+        files, and the seconds are those of all its processes. Sandboxes that share a process have equal parts.
         """
         try:
             own = _stat(self.pid)
@@ -140,7 +152,8 @@ class ProcessHandle:
             if pid != self.pid:
                 with contextlib.suppress(OSError):  # it has ended meanwhile
                     ticks += _cpu_ticks(_stat(pid))
-        return used, ticks / _TICKS_PER_S, len(pids)
+        users = 1 if self.sharing is None else max(len(self.sharing.sandboxes), 1)
+        return used // users, ticks / _TICKS_PER_S / users, len(pids)
 
     def ran_out_of_memory(self) -> bool:
         return self.cgroup is not None and self.cgroup.ran_out_of_memory()

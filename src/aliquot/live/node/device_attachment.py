@@ -1,12 +1,24 @@
 """Attach sandboxes to their part of a device: control groups that divide the processors, and counters of memory."""
 
 import asyncio
+from typing import Protocol
 
 from aliquot.live.device.drivers import Drivers
-from aliquot.live.node.local_sandbox import LocalSandbox
+from aliquot.live.node.base import Launch
+from aliquot.live.node.cell import Cell
+from aliquot.live.node.executor_seats import SeatCell
 from aliquot.live.node.states import GONE
 
 CHECK_DELAY_S = 0.05  # until the server checks that a sandbox has entered its CPU group
+
+
+class AttachedProcess(Protocol):
+    """A sandbox with a process of its own, or an executor."""
+
+    number: int
+    launch: Launch
+    cell: Cell
+    state: int
 
 
 class DeviceAttachment:
@@ -20,12 +32,14 @@ class DeviceAttachment:
         self._drivers = drivers
         self._loop = loop
 
-    def before_init(self, sandbox: LocalSandbox) -> int | None:
+    def before_init(self, sandbox: AttachedProcess) -> int | None:
         """Attach a sandbox that has a slice of the processors, or have it attached soon.
 
         Returns a descriptor through which the process enters its CPU group, if there is one. The caller closes it.
         """
         cell = sandbox.cell
+        if isinstance(cell, SeatCell):
+            return None  # its executor was attached
         if self._drivers.slices_processors(sandbox.launch.place):
             cell.on_fork(lambda: self._attach(sandbox))
             return None
@@ -35,10 +49,10 @@ class DeviceAttachment:
         cell.on_fork(lambda: self._attach_later(sandbox, 0 if is_urgent else CHECK_DELAY_S))
         return group
 
-    def _attach_later(self, sandbox: LocalSandbox, delay_s: float) -> None:
+    def _attach_later(self, sandbox: AttachedProcess, delay_s: float) -> None:
         self._loop.call_later(delay_s, self._attach, sandbox)
 
-    def _attach(self, sandbox: LocalSandbox) -> None:
+    def _attach(self, sandbox: AttachedProcess) -> None:
         """Put the sandbox's processes, which now exist, in the control groups in which they are not yet."""
         if sandbox.state == GONE:
             return

@@ -3,12 +3,20 @@
 import json
 import mmap
 import os
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
+from aliquot.live.node.base import RunRequest
+from aliquot.live.node.executor_seats import SeatCell
+from aliquot.live.node.executors import Executor
+from aliquot.live.node.launcher_connection import LargeReply
 from aliquot.live.node.local_sandbox import LocalSandbox
+from aliquot.live.node.states import CHECKING, GONE, IDLE, WAITING
+from aliquot.runtime import frames
+from aliquot.runtime.frames import REQUEST
 from aliquot.runtime.progress import PROGRESS
 
 MAX_ITERATION = 10**6
@@ -23,15 +31,102 @@ class _Graph(Struct):
 
 
 class GraphSandbox(LocalSandbox):
-    """A sandbox with a page of progress."""
+    """A resident graph: a sandbox with a page of progress, in an executor that runs one graph at a time.
 
-    __slots__ = ("_page", "progress_fd")
+    A graph that is tried out has a process of its own.
+    """
+
+    __slots__ = ("_moved", "_page", "_request", "awaits_answer", "progress_fd")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - those of `LocalSandbox`
         super().__init__(*args, **kwargs)
         self.progress_fd = os.memfd_create("progress", os.MFD_CLOEXEC)  # the init closes it
         os.ftruncate(self.progress_fd, mmap.PAGESIZE)
         self._page = mmap.mmap(self.progress_fd, mmap.PAGESIZE, prot=mmap.PROT_READ)
+        self.awaits_answer = False
+        self._request: RunRequest | None = None  # waits for its turn
+        self._moved: Callable[[bool], None] | None = None  # called when the memory has been moved
+
+    @property
+    def executor(self) -> Executor | None:
+        return self.cell.executor if isinstance(self.cell, SeatCell) else None
+
+    @property
+    def is_busy(self) -> bool:
+        return self.state not in (IDLE, GONE) or self._moved is not None
+
+    def _send_init(self) -> None:
+        self.awaits_answer = True
+        super()._send_init()
+        if self.executor is not None:
+            self.executor.slice_changed()
+
+    # --- runs -------------------------------------------------------------------------------------------
+
+    def run(self, request: RunRequest) -> bool:
+        """Send a run, or keep it until the run of another graph has ended. Its time limit counts from its turn."""
+        if self.executor is not None and not self.executor.take_turn(self):
+            self.state, self._request = WAITING, request
+            return True
+        self.awaits_answer = True
+        return super().run(request)
+
+    def turn(self) -> None:
+        request, self._request = self._request, None
+        if request is None or self.state != WAITING:
+            return
+        self.state = IDLE
+        if not self.run(request):
+            self._loop.call_soon(self.run_not_sent)
+
+    def replied(
+        self, status: int, result: bytes, pickled: bytes | memoryview | None, buffer_number: int, *, printed: bool
+    ) -> None:
+        self.awaits_answer = False
+        if self._moved is not None and self.state == IDLE:
+            moved, self._moved = self._moved, None
+            moved(status == frames.SUCCESS)
+            return
+        super().replied(status, result, pickled, buffer_number, printed=printed)
+        self._end_turn()
+
+    def replied_large(self, reply: LargeReply) -> None:
+        self.awaits_answer = False
+        super().replied_large(reply)
+        self._end_turn()
+
+    def _end_turn(self) -> None:
+        if self.executor is not None and self.state in (IDLE, CHECKING):
+            self.executor.end_turn(self)
+
+    def move(self, *, load: bool, then: Callable[[bool], None]) -> bool:
+        """Have the executor load or unload what stays on the device. Return False if the graph has no executor."""
+        if self.executor is None or self.state != IDLE or self._moved is not None:
+            return False
+        self._moved, self.awaits_answer = then, True
+        self.cell.process.thaw()
+        self._connection.send(REQUEST.pack(frames.LOAD if load else frames.UNLOAD, 0, 2, 0) + b"{}")
+        return True
+
+    # --- the end ----------------------------------------------------------------------------------------
+
+    def hung_up(self, *, unread: bool) -> None:
+        """Report the end of the process. A call that was not to blame for it runs again."""
+        executor = self.executor
+        if executor is not None:
+            executor.blame(None)
+            executor.close()
+            if self.state != IDLE and executor.culprit is not self:
+                self.kill()
+                self._listener.refused(self)
+                return
+        super().hung_up(unread=unread)
+
+    def kill(self) -> None:
+        moved, self._moved = self._moved, None
+        super().kill()
+        if moved is not None:
+            moved(False)
 
     def _explain(self, body: bytes) -> bytes:
         where = described_place(self.launch.code, self._page[: PROGRESS.size])

@@ -4,6 +4,7 @@ The connection knows frames and nothing of runs. A reply above a mebibyte is rec
 If there is no memory for it, nothing is read until there is.
 """
 
+import contextlib
 import os
 import socket
 from collections.abc import Sequence
@@ -117,6 +118,12 @@ class InitRequest:
             return connection.send(self._data, fds=self._fds)
         finally:
             self.close()
+
+    def send_on(self, sock: socket.socket) -> None:
+        """Send the request on a socket that nothing else uses. If the launcher has gone, its end is noticed there."""
+        with contextlib.suppress(OSError):
+            socket.send_fds(sock, [self._data], self._fds)
+        self.close()
 
     def close(self) -> None:
         """Close the descriptors of a request that is not sent any more."""

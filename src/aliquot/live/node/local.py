@@ -18,10 +18,8 @@ from aliquot.core.units import MIB
 from aliquot.descriptors import DescriptorShares, divide_descriptors
 from aliquot.live.bodies.json_check import CheckResult
 from aliquot.live.bodies.json_checker import JsonChecker
-from aliquot.live.device.base import DriverContext
 from aliquot.live.device.drivers import Drivers, watch_devices
 from aliquot.live.device.records import DeviceUsage
-from aliquot.live.device.tenant_cpu import TenantCpu
 from aliquot.live.node.active_sandboxes import ActiveSandboxes
 from aliquot.live.node.base import Launch, NestedRun, Node, NodeListener, Outcome, RunRequest, SandboxUsage, Status
 from aliquot.live.node.cell import Cell
@@ -32,6 +30,7 @@ from aliquot.live.node.environments.build_queue import BuildStatus
 from aliquot.live.node.environments.disk import DIRECTORY, StoredMark, load_marks
 from aliquot.live.node.environments.installer import Installer, Progress
 from aliquot.live.node.environments.limits import EnvironmentLimits
+from aliquot.live.node.executors import Executor, Executors
 from aliquot.live.node.handed_runs import HandedRuns, runs_ahead
 from aliquot.live.node.isolation import NO_ISOLATION, Isolation, IsolationProbe, choose, walls
 from aliquot.live.node.kernel_sandbox import GraphSandbox
@@ -40,7 +39,7 @@ from aliquot.live.node.local_sandbox import LocalSandbox
 from aliquot.live.node.network.client import NodeNetwork
 from aliquot.live.node.reply_memory import ReplyMemory
 from aliquot.live.node.sandbox_budget import SandboxBudget, free_zygote
-from aliquot.live.node.sandbox_resources import MAX_PROCESSES, SCRATCH_BYTES, SandboxResources, tag_of
+from aliquot.live.node.sandbox_resources import MAX_PROCESSES, SCRATCH_BYTES, SandboxResources, open_drivers
 from aliquot.live.node.sandbox_views import SandboxViews
 from aliquot.live.node.shared_buffers import NodeBuffers
 from aliquot.live.node.start_preparation import MissingEnvironmentError, StartPreparation
@@ -91,8 +90,7 @@ class LocalNode(Node):
         `driver_options` follows the driver's name in `--devices`. `python` replaces the environment of Python's kind.
         """
         self._data = data.absolute()
-        self._scratch_bytes = scratch_bytes
-        self._max_processes = max_processes
+        self._scratch_bytes, self._max_processes = scratch_bytes, max_processes
         self._progress = progress
         self._json_checker = json_checker or JsonChecker()
         budget = MappingBudget("shared buffers", shared_buffers_bytes, descriptors.shared_buffers)
@@ -103,8 +101,7 @@ class LocalNode(Node):
         self._devices = tuple(devices)
         self._driver_options = driver_options
         self._swap_executor = ThreadPoolExecutor(1, "swap")
-        self.isolation = NO_ISOLATION if isolation is None else isolation
-        self._detect = isolation is None
+        self.isolation, self._detect = isolation or NO_ISOLATION, isolation is None
         self._isolation_probe = isolation_probe
         self._result_bytes = result_bytes
         self._pending: dict[int, _PendingStart] = {}
@@ -140,6 +137,8 @@ class LocalNode(Node):
         self._zygotes = ZygotePool(
             self._walls, self._resources, self._loop, lambda zygote, tenant: free_zygote(zygote, tenant, self.refused)
         )
+        ended = (self._cell_ended, self._loop, self._result_bytes)
+        self.executors = Executors(self._cells, self._resources, self._drivers, self._attachment, *ended)
         limits, networks, cgroups = self._environment_limits, self._networks, self._resources.cgroups
         installer = Installer(self._data, self.isolation, cgroups, networks, limits, self._progress)
         self._environments = installer.open_environments(environments, self._zygotes.release)
@@ -157,10 +156,7 @@ class LocalNode(Node):
         """Detect the machine's isolation, and remove what an earlier server left behind. Blocks."""
         if self._detect:
             self.isolation = choose((self._isolation_probe or IsolationProbe(self._data)).result())
-        isolation, tag = self.isolation, tag_of(self._data)
-        context = DriverContext(self._data, self._driver_options, own_uid=isolation.own_uid, own_root=isolation.mount)
-        tenants = TenantCpu(tag, usable=isolation.cgroups)
-        drivers = Drivers(tag, self._devices if isolation.cgroups else (), context, tenants)
+        drivers = open_drivers(self._data, self._devices, self._driver_options, self.isolation)
         resources = SandboxResources(self._data, self.isolation, self._scratch_bytes, self._max_processes)
         return resources, drivers, load_marks(self._data / DIRECTORY)  # last: no build of an earlier server runs now
 
@@ -215,6 +211,7 @@ class LocalNode(Node):
 
     def start_sandbox(self, sandbox: int, launch: Launch) -> None:
         self._drivers.place(sandbox, launch.place, launch.tenant)
+        self.executors.expect(sandbox, launch)
         environment = self._drivers.environment(sandbox, launch.share, launch.device_bytes)
         if environment:
             launch = replace(launch, env={**launch.env, **environment})
@@ -229,7 +226,7 @@ class LocalNode(Node):
             runtime = self._preparation.runtime(launch)
             zygote = await self._preparation.zygote(launch, runtime)
             reserved = self._sandbox_budget.reserve(launch.tenant, self._sandboxes.values(), self.refused)
-            cell, data_bytes = self._cells.take(zygote, launch.tenant, memory_bytes)
+            cell, data_bytes = self.executors.take(zygote, number, launch, memory_bytes)
         except MissingEnvironmentError:  # it was removed after the call had arrived
             self._start_refused(number)
             return
@@ -261,18 +258,18 @@ class LocalNode(Node):
 
     def _start_failed(self, number: int, failure: StartError) -> None:
         del self._pending[number]
-        self._drivers.detach(number)
+        self._detach(number)
         outcome = Outcome(failure.status, error(str(failure)), 0.0, timed_out=failure.timed_out)
         self._listener.sandbox_lost(number, outcome)
 
     def _start_refused(self, number: int) -> None:
         del self._pending[number]
-        self._drivers.detach(number)
+        self._detach(number)
         self._listener.sandbox_refused(number)
 
     def _cancel_start(self, number: int) -> None:
         self._pending.pop(number).task.cancel()
-        self._drivers.detach(number)
+        self._detach(number)
 
     # --- commands ---------------------------------------------------------------------------------------
 
@@ -304,13 +301,14 @@ class LocalNode(Node):
         elif sandbox in self._pending:
             self._cancel_start(sandbox)
         else:
-            self._drivers.detach(sandbox)
+            self._detach(sandbox)
 
     def enforces(self, place: Place) -> bool:
         return self._drivers.enforces(place)
 
     def set_slice(self, sandbox: int, share: float, ceiling: float) -> None:
         self._drivers.resize(sandbox, share, ceiling)
+        self.executors.resize(sandbox, share, ceiling)
 
     def set_weight(self, tenant: str, weight: float) -> None:
         self._drivers.set_weight(tenant, weight)
@@ -342,7 +340,7 @@ class LocalNode(Node):
         return None if (handle := self._sandboxes.get(sandbox)) is None else handle.cell.process.pid
 
     def device_usage(self) -> list[DeviceUsage]:
-        return self._drivers.usage()
+        return self.executors.usage(self._drivers.usage())
 
     # --- events of sandboxes, cells and devices ---------------------------------------------------------
 
@@ -383,9 +381,13 @@ class LocalNode(Node):
         self._json_checker.submit(result, sandbox.launch.tenant, answer)
 
     def _cell_ended(self, cell: Cell) -> None:
-        if isinstance(cell.listener, LocalSandbox):
-            self._drivers.detach(cell.listener.number)
+        if isinstance(cell.listener, LocalSandbox | Executor):
+            self._detach(cell.listener.number)
             self._queues.end_release(cell.listener.launch.place, cell.listener.number)
+
+    def _detach(self, number: int) -> None:
+        self._drivers.detach(number)
+        self.executors.forget(number)
 
     def _end(self, sandbox: LocalSandbox) -> None:
         self._sandboxes.pop(sandbox.number, None)

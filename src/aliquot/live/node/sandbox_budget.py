@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from aliquot.budgets import Budget, Reservation
 from aliquot.descriptors import DescriptorShares
 from aliquot.live.node.base import Status
+from aliquot.live.node.executors import Executor
 from aliquot.live.node.local_sandbox import LocalSandbox
 from aliquot.live.node.states import GONE, IDLE, StartError
 from aliquot.live.node.zygote_process import ZygoteProcess
@@ -17,7 +18,8 @@ def free_zygote(zygote: ZygoteProcess, tenant: str, end: Callable[[LocalSandbox]
     Return the name of another tenant if only others use it. Return None if it is in use by the tenant.
     """
     listeners = [cell.listener for cell in zygote.cells]
-    users = [one for one in listeners if isinstance(one, LocalSandbox) and one.state != GONE]
+    graphs = [one for each in listeners if isinstance(each, Executor) for one in each.sandboxes]
+    users = [one for one in (*listeners, *graphs) if isinstance(one, LocalSandbox) and one.state != GONE]
     own = [one for one in users if one.launch.tenant == tenant]
     if zygote.is_awaited or any(one.state != IDLE for one in own):
         return None

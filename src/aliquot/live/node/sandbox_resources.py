@@ -4,11 +4,16 @@ import heapq
 import os
 import shutil
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from aliquot.core.model import DeviceSpec
 from aliquot.core.units import MIB
 from aliquot.durable_files import remove_directory
+from aliquot.live.device.base import DriverContext
+from aliquot.live.device.drivers import Drivers
+from aliquot.live.device.tenant_cpu import TenantCpu
 from aliquot.live.node.cell import Cell, EventLoop, ProcessHandle
 from aliquot.live.node.cgroups import NodeCgroups, SandboxCgroup
 from aliquot.live.node.isolation import NO_ISOLATION, Isolation, uid_range
@@ -25,6 +30,14 @@ NOT_FROZEN = (
 def tag_of(data: Path) -> str:
     """Return the name of a node's control groups: unique on this machine, and the same after a restart."""
     return f"aliquot-{zlib.crc32(str(data).encode()):08x}"
+
+
+def open_drivers(data: Path, devices: Sequence[DeviceSpec], options: str, isolation: Isolation) -> Drivers:
+    """Open the drivers of a node's devices. Blocks. `options` follows the driver's name in `--devices`."""
+    tag = tag_of(data)
+    context = DriverContext(data, options, own_uid=isolation.own_uid, own_root=isolation.mount)
+    tenants = TenantCpu(tag, usable=isolation.cgroups)
+    return Drivers(tag, devices if isolation.cgroups else (), context, tenants)
 
 
 class SandboxResources:

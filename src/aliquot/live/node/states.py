@@ -32,6 +32,7 @@ IDLE = 1
 RUNNING = 2
 GONE = 3  # reported as lost, or told to stop
 CHECKING = 4  # it has replied, and another process checks that the result is JSON
+WAITING = 5  # a graph has a run that waits until another graph of its executor has run
 
 
 class StartError(Exception):

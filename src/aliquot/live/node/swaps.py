@@ -9,6 +9,7 @@ import structlog
 from aliquot.live.device.drivers import Drivers
 from aliquot.live.node.base import Status
 from aliquot.live.node.device_queues import DeviceQueues
+from aliquot.live.node.kernel_sandbox import GraphSandbox
 from aliquot.live.node.local_sandbox import LocalSandbox
 from aliquot.live.node.states import GONE
 
@@ -29,11 +30,29 @@ class SandboxSwapper:
         self._executor = executor
 
     def swap_out(self, sandbox: LocalSandbox) -> None:
+        if isinstance(sandbox, GraphSandbox) and self._unload(sandbox):
+            return
         if self._drivers.has_own_memory(sandbox.launch.place):
             self._copy_out(sandbox)
         else:
             self._drivers.swap_out(sandbox.number)
             sandbox.cell.process.freeze()
+
+    def _unload(self, sandbox: GraphSandbox) -> bool:
+        """Have a graph's executor drop what stays on the device between calls. The process serves other graphs, too."""
+        place, swap = sandbox.launch.place, ("swap", sandbox.number)
+
+        def done(ok: bool) -> None:
+            self._queues.end_release(place, swap)
+            if not ok:
+                sandbox.fail(Status.INTERNAL_ERROR, NOT_OUT)
+            sandbox.cell.process.freeze()
+
+        self._queues.begin_release(place, swap)
+        if sandbox.move(load=False, then=done):
+            return True
+        self._queues.end_release(place, swap)
+        return False
 
     def _copy_out(self, sandbox: LocalSandbox) -> None:
         """Move the memory in a thread. The sandbox's own driver does it, so the sandbox must not be frozen yet."""
@@ -57,6 +76,16 @@ class SandboxSwapper:
     def swap_in(self, sandbox: LocalSandbox, then: Callable[[LocalSandbox], None]) -> None:
         """Let the sandbox go on, and call `then` later, when its memory is on the device again."""
         sandbox.cell.process.thaw()
+        if isinstance(sandbox, GraphSandbox):
+
+            def loaded(ok: bool) -> None:
+                if ok:
+                    then(sandbox)
+                else:
+                    sandbox.fail(Status.INTERNAL_ERROR, NOT_IN)
+
+            if sandbox.move(load=True, then=loaded):
+                return
         if not self._drivers.has_own_memory(sandbox.launch.place):
             self._drivers.swap_in(sandbox.number)
             self._loop.call_soon(then, sandbox)
