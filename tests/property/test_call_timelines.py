@@ -8,6 +8,7 @@ from strategies import examples_divided_by
 
 from aliquot.core.events import InvocationArrived
 from aliquot.core.units import GIB
+from aliquot.live.history.index.journal_index import JournalIndex
 from aliquot.live.history.records import CallEnd, Phase, for_tenant
 from aliquot.live.history.tracking import CallTracker
 from aliquot.live.invocations.journal.writer import JournalStep
@@ -24,6 +25,7 @@ class FollowedHarness(Harness):
 
     def __init__(self, *arguments, **options):
         self.trackers = {}
+        self.index = JournalIndex()
         super().__init__(*arguments, **options)
 
     def send(self, *events, at=None):
@@ -33,6 +35,7 @@ class FollowedHarness(Harness):
                 self.trackers[event.invocation] = CallTracker(event.invocation)
                 self.trackers[event.invocation].begin_run(self.scheduler)
         step = JournalStep(0, self.now, list(events), commands)
+        self.index.take(step, self.now)
         for tracker in self.trackers.values():
             if not tracker.has_ended:
                 tracker.take(step, self.scheduler, self.now)
@@ -80,3 +83,21 @@ def test_the_pieces_of_a_call_follow_each_other(policy, seed):
             assert timeline.dispatches
         other = for_tenant(timeline, "stranger")
         assert {held.namespace for piece in other.pieces for held in piece.holders} <= {"others"}
+    check_index(chaos._harness.index, trackers, chaos.ended)
+
+
+def check_index(index, trackers, ended):
+    """The index has the same times as the replay of each call, and its sandboxes do one thing at a time."""
+    for name in ended:
+        timeline, call = trackers[name].timeline(), index.calls[name]
+        assert (call.arrived, call.ended, call.end) == (timeline.arrived, timeline.ended, timeline.end)
+        assert call.dispatched == (timeline.dispatches[-1].at if timeline.dispatches else None)
+        if call.dispatched is not None:
+            assert call.wait_s + (call.ended - call.dispatched) == pytest.approx(call.duration_s)
+    until = {}
+    for one in sorted(each for each in index.sandboxes.slices):
+        assert one.begin >= until.get(one.sandbox, 0)
+        until[one.sandbox] = one.end
+    whole = index.series.read("", ["arrivals", "ended"], 0, 3599, 60).values
+    assert sum(whole["arrivals"]) == len(index.calls)
+    assert sum(whole["ended"]) == sum(call.ended is not None for call in index.calls.newest_first())

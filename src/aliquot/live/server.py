@@ -41,6 +41,7 @@ from aliquot.live.gateway.http.listeners import listen, url_of
 from aliquot.live.gateway.http.server import HttpServer, make_config
 from aliquot.live.gateway.invocation.protocol import make_protocol
 from aliquot.live.gateway.settings import GatewaySettings
+from aliquot.live.history.historian_process import HistorianProcess
 from aliquot.live.history.questions import HistoryQuestions
 from aliquot.live.history.whatif_runs import WhatIfRuns
 from aliquot.live.invocations.metrics import Metrics
@@ -246,6 +247,7 @@ async def _serve(
             payloads=payloads,
             connections=open_connections,
             history=HistoryQuestions(store, data.path),
+            historian=HistorianProcess(store, data.path, partial(services.place, "historian")),
             whatif=WhatIfRuns(store, data.path),
             trials=service.trials,
             objects=service.objects,
@@ -298,11 +300,12 @@ async def _serve(
 
 @asynccontextmanager
 async def _beside(app: Gateway, console: ConsoleServer | None) -> AsyncIterator[None]:
-    """Run alarms and the console while the gateway answers."""
+    """Run alarms, the console and the historian while the gateway answers. The first question starts the historian."""
     await app.alarms.start()
     if console is not None:
         await console.start()
     yield
+    await app.historian.stop()
     await app.alarms.stop()
     if console is not None:
         await console.stop()

@@ -25,7 +25,8 @@ PREFIX = "/console"
 MAX_WRONG_KEYS_PER_MINUTE = 10
 _AS = "/as/"  # and a namespace: for whom the operator asks
 _MAX_LOGIN_BYTES = 4 * KIB
-_PASSED_ON = ("/api/v1/namespaces/", "/api/v1/observe/")
+_OBSERVE = "/api/v1/observe/"
+_PASSED_ON = ("/api/v1/namespaces/", _OBSERVE)
 _OPERATOR = "/operator/v1/"
 _PAGE: Headers = ((b"content-type", b"text/html; charset=utf-8"), (b"cache-control", b"no-store"))
 _FOREVER = (b"cache-control", b"public, max-age=31536000, immutable")
@@ -195,6 +196,8 @@ class ConsoleApp:
         """Return the credentials that the request is passed on with, or None if the session has no right to it."""
         if asked.path.startswith(_OPERATOR):
             return f"Bearer {self._token.text}".encode() if session.is_operator and not asked.namespace else None
+        if session.is_operator and not asked.namespace and asked.path.startswith(_OBSERVE):
+            return f"Bearer {self._token.text}".encode()
         namespace = session.namespace or asked.namespace
         if asked.namespace not in {"", namespace} or self._catalogue.namespace(namespace) is None:
             return None

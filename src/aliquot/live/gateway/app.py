@@ -34,6 +34,7 @@ from aliquot.live.gateway.resources.activations import ActivationEndpoints
 from aliquot.live.gateway.resources.datasets import DatasetEndpoints
 from aliquot.live.gateway.resources.executions import ExecutionEndpoints
 from aliquot.live.gateway.resources.graphs import GraphEndpoints
+from aliquot.live.gateway.resources.history import HistoryEndpoints
 from aliquot.live.gateway.resources.models import ModelEndpoints
 from aliquot.live.gateway.resources.objects import ObjectEndpoints
 from aliquot.live.gateway.resources.openapi import OpenApiEndpoints
@@ -47,6 +48,7 @@ from aliquot.live.gateway.web.handler import WebActions, WebRoute
 from aliquot.live.gateway.web.running import WebActionRunner
 from aliquot.live.gateway.web.target import PREFIX as WEB
 from aliquot.live.gateway.web.target import WebTargets
+from aliquot.live.history.historian_process import HistorianProcess
 from aliquot.live.history.questions import HistoryQuestions
 from aliquot.live.history.whatif_runs import WhatIfRuns
 from aliquot.live.invocations.kernel_trials import KernelTrials
@@ -84,6 +86,7 @@ class Gateway:
         payloads: MappingBudget | None = None,
         connections: Connections | None = None,
         history: HistoryQuestions | None = None,
+        historian: HistorianProcess | None = None,
         whatif: WhatIfRuns | None = None,
         trials: KernelTrials | None = None,
         objects: ObjectRegistry | None = None,
@@ -115,6 +118,7 @@ class Gateway:
         self._dispatcher = TriggerDispatcher(platform, catalogue, self.rate_limiters, self._metrics)
         self.alarms = AlarmScheduler(store, catalogue, self._dispatcher.fire)
         self._history = history or HistoryQuestions(store, None)
+        self.historian = historian or HistorianProcess(store, None)
         self._whatif = whatif or WhatIfRuns(store, None)
         self._operator_token = operator_token
         self._operator_auth = OperatorAuth(operator_token)
@@ -169,6 +173,7 @@ class Gateway:
             *VolumeEndpoints(self.fabric, catalogue, settings).endpoints(),
             *ActivationEndpoints(platform, store, self._responses).endpoints(),
             *TimelineEndpoints(platform, self._history).endpoints(),
+            *HistoryEndpoints(self.historian).endpoints(),
             *OverviewEndpoints(platform).endpoints(),
             *WhatIfEndpoints(self._whatif).endpoints(),
             *ExecutionEndpoints(platform, store, catalogue, self._metrics, self._responses).endpoints(),

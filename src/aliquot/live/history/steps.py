@@ -35,7 +35,10 @@ def rows_before(heads: Iterator[SegmentHead], at_ms: int) -> list[int]:
     """
     readable, before = [], []
     for head in heads:
-        taken = msgspec.msgpack.decode(head.body, type=_HeadTime)
+        try:
+            taken = msgspec.msgpack.decode(head.body, type=_HeadTime)
+        except msgspec.DecodeError:  # it is damaged
+            continue
         if taken.format == snapshot.FORMAT:
             readable.append(head.row)
             if taken.taken_ms <= at_ms:

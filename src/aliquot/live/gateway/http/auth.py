@@ -145,7 +145,11 @@ class OperatorAuth:
 
     def check(self, header: bytes | None) -> None:
         """Raise a 401 unless the header has the token. An empty token admits no caller."""
+        if not self.is_right(header):
+            raise Refusal(401, UNAUTHENTICATED, ((b"www-authenticate", b'Bearer realm="Aliquot operator"'),))
+
+    def is_right(self, header: bytes | None) -> bool:
+        """Return whether the header has the token."""
         scheme, _, given = (header or b"").partition(b" ")
         right = self._token.matches(given.strip())
-        if not right or scheme.lower() != b"bearer":
-            raise Refusal(401, UNAUTHENTICATED, ((b"www-authenticate", b'Bearer realm="Aliquot operator"'),))
+        return right and scheme.lower() == b"bearer"

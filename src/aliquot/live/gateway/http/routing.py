@@ -79,6 +79,7 @@ class EndpointAccess(StrEnum):
     ANYONE = "anyone"
     NAMESPACE = "namespace"  # a namespace's key, for that namespace only
     PUBLISHED = "published"  # any key; the handler checks what the caller may read in `Request.named`
+    OBSERVER = "observer"  # a namespace's key, for its own part; or the operator's token, for all: no `principal`
     OPERATOR = "operator"
 
 
@@ -198,10 +199,7 @@ class _EndpointRoute:
         check_headers(scope["headers"], headers)
         names = {key: decoded(value.encode("latin-1")) for key, value in scope["path_params"].items()}
         request = Request(transaction, names, headers, scope["query_string"])
-        if endpoint.access in {EndpointAccess.NAMESPACE, EndpointAccess.PUBLISHED}:
-            self._authorise(request, foreign=endpoint.access is EndpointAccess.PUBLISHED)
-        elif endpoint.access is EndpointAccess.OPERATOR:
-            self._operator.check(headers.get(b"authorization"))
+        self._check_access(endpoint.access, request)
         tenant = OPERATOR if request.principal is None else request.principal.name
         if endpoint.access is not EndpointAccess.ANYONE:
             self._connections.assign(scope.get(SCOPE_KEY), tenant)
@@ -219,6 +217,16 @@ class _EndpointRoute:
             return response._replace(reserved=self._responses.reserve(tenant, response.body))
         except BudgetError as error:
             raise Refusal(429, str(error)) from error
+
+    def _check_access(self, access: EndpointAccess, request: Request) -> None:
+        """Find out who asks. Raises a 401 or 403 if the caller may not."""
+        credentials = request.headers.get(b"authorization")
+        if access is EndpointAccess.OPERATOR:
+            self._operator.check(credentials)
+        elif access is EndpointAccess.OBSERVER and self._operator.is_right(credentials):
+            return
+        elif access is not EndpointAccess.ANYONE:
+            self._authorise(request, foreign=access is EndpointAccess.PUBLISHED)
 
     def _authorise(self, request: Request, *, foreign: bool) -> None:
         principal = request.principal = self._auth.principal(request.headers.get(b"authorization"))

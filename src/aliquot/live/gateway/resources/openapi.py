@@ -41,12 +41,14 @@ _REFUSALS = {
     EndpointAccess.ANYONE: (405,),
     EndpointAccess.NAMESPACE: (400, 401, 403, 405, 429, 503),
     EndpointAccess.PUBLISHED: (400, 401, 403, 405, 429, 503),
+    EndpointAccess.OBSERVER: (400, 401, 403, 405, 429, 503),
     EndpointAccess.OPERATOR: (400, 401, 405, 429, 503),
 }
 _SECURITY: dict[EndpointAccess, list[dict[str, list[str]]]] = {
     EndpointAccess.ANYONE: [],
     EndpointAccess.NAMESPACE: [{"key": []}],
     EndpointAccess.PUBLISHED: [{"key": []}],
+    EndpointAccess.OBSERVER: [{"key": []}, {"operator": []}],
     EndpointAccess.OPERATOR: [{"operator": []}],
 }
 _ACTIVATION = "/namespaces/{namespace}/activations/{id}"
