@@ -22,21 +22,21 @@ _NEXT = (
 _RESPONSE = "SELECT substr(response, 1, ?) FROM activation WHERE seq = ?"
 
 
-class _Note(Struct, frozen=True):
+class _RecordNote(Struct, frozen=True):
     """An annotation of a record."""
 
     key: str
     value: Any = None
 
 
-class _Summary(Struct, frozen=True, rename="camel"):
+class _RecordSummary(Struct, frozen=True, rename="camel"):
     """The part of a summary that the index needs."""
 
     status_code: int = PLATFORM_ERROR
-    annotations: list[_Note] = []
+    annotations: list[_RecordNote] = []
 
 
-_read_summary = msgspec.json.Decoder(_Summary).decode
+_read_summary = msgspec.json.Decoder(_RecordSummary).decode
 
 
 class RecordFollower:
@@ -64,7 +64,7 @@ class RecordFollower:
         try:
             read = _read_summary(summary)
         except msgspec.DecodeError:
-            read = _Summary()
+            read = _RecordSummary()
         error = "" if read.status_code == SUCCESS else self._error(seq)
         notes = {note.key: note.value for note in read.annotations}
         times = start_ms / 1000, end_ms / 1000
