@@ -8,9 +8,9 @@ import sys
 import pytest
 
 from aliquot.learn.settings import LearnSettings
+from aliquot.learn.version_choice import BEST, ModelError
 from aliquot.storage.log import AccessLog
-from aliquot.storage.model_service import ModelError, ModelService
-from aliquot.storage.models import BEST
+from aliquot.storage.model_service import ModelService
 from aliquot.storage.records import FileAccess, Found
 from aliquot.storage.training.steps import history_of
 from aliquot.testing.waiting import wait_until
@@ -175,7 +175,7 @@ def test_users_of_one_namespace_are_told_apart_and_one_never_seen_has_what_all_o
 
 def test_a_training_steps_back_behind_everybody():
     code = (
-        "import os; from aliquot.storage.training.process import lower_priority; "
+        "import os; from aliquot.learn.progress import lower_priority; "
         "from aliquot.learn.settings import LearnSettings; lower_priority(LearnSettings()); "
         "print(os.nice(0), os.sched_getscheduler(0) == os.SCHED_IDLE, flush=True); os._exit(0)"
     )

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
+from typing import Generic, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -34,24 +35,32 @@ class EpochResult(Struct, frozen=True):
     seconds: float  # since the training started
 
 
-class Manifest(Struct, frozen=True):
+class VersionCard(Struct, frozen=True, kw_only=True):
     """The description of a version, stored as `manifest.json`. Its field names are a format on disk."""
 
     version: int
     created: int  # milliseconds since the epoch
-    winner: str  # the best predictor on held-back sessions
+    winner: str  # the best predictor on what was held back
+    accepted: bool  # it was better than the serving version
+    why: str
+    files: dict[str, str] = {}  # SHA-256 by file name
+
+
+class Manifest(VersionCard, frozen=True, kw_only=True):
+    """The description of a version of the predictors of files."""
+
     scores: dict[str, Score]
     sessions: int
     held_back: int
     steps: int
     until_s: float  # start of the newest session that it was trained on
-    accepted: bool  # it was better than the serving version
-    why: str
     weights: dict[str, float] = {}  # weights of the blend's parts
     calibration: Calibration = Calibration()
     curve: list[EpochResult] = []
     without: str = ""  # why it has no network; empty if it has one
-    files: dict[str, str] = {}  # SHA-256 by file name
+
+
+CardT = TypeVar("CardT", bound=VersionCard)
 
 
 class ServingState(Struct, frozen=True):
@@ -63,16 +72,17 @@ class ServingState(Struct, frozen=True):
     predictor: str = ""  # chosen by the operator; empty: the version's winner
 
 
-class ModelRegistry:
+class ModelRegistry(Generic[CardT]):
     """The versions in a directory. Any process may read them. One at a time may train, under the lock of `training`."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, card_type: type[CardT]) -> None:
         self.directory = directory
+        self._card_type = card_type
         directory.mkdir(parents=True, exist_ok=True)
 
     # --- versions -----------------------------------------------------------------------------------------
 
-    def versions(self) -> list[Manifest]:
+    def versions(self) -> list[CardT]:
         """Return the manifests that can be read, oldest first."""
         found = []
         for number in self._numbers():
@@ -80,14 +90,14 @@ class ModelRegistry:
                 found.append(self.manifest(number))
         return found
 
-    def manifest(self, version: int) -> Manifest:
+    def manifest(self, version: int) -> CardT:
         """Read a version's manifest. Raises `BrokenVersionError`."""
         try:
-            return msgspec.json.decode((self._folder(version) / _MANIFEST).read_bytes(), type=Manifest)
+            return msgspec.json.decode((self._folder(version) / _MANIFEST).read_bytes(), type=self._card_type)
         except (OSError, msgspec.DecodeError) as error:
             raise BrokenVersionError(f"version {version}: {error}") from error
 
-    def read(self, manifest: Manifest) -> dict[str, bytes]:
+    def read(self, manifest: VersionCard) -> dict[str, bytes]:
         """Return a version's files after checking them. Raises `BrokenVersionError`."""
         found = {}
         for name, checksum in manifest.files.items():
@@ -103,7 +113,7 @@ class ModelRegistry:
     def next_version(self) -> int:
         return max([*self._numbers(), self.serving().version], default=0) + 1
 
-    def add(self, manifest: Manifest, files: Mapping[str, bytes]) -> None:
+    def add(self, manifest: CardT, files: Mapping[str, bytes]) -> None:
         """Add a version atomically."""
         folder, draft = self._folder(manifest.version), self.directory / f"{_DRAFT}{manifest.version}"
         shutil.rmtree(draft, ignore_errors=True)

@@ -1,6 +1,6 @@
 """Train all predictors on sessions, choose the best on held-back sessions, and add a version to the registry."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,6 +18,7 @@ from aliquot.learn.markov import MarkovPredictor, PopularPredictor
 from aliquot.learn.model import with_calibration
 from aliquot.learn.parts import LATER, NETWORK, TABLES, VOCABULARY, VersionParts, open_parts
 from aliquot.learn.predictor import NullPredictor, Predictor
+from aliquot.learn.progress import OnProgress, TrainingProgress
 from aliquot.learn.registry import BrokenVersionError, EpochResult, Manifest, ModelRegistry
 from aliquot.learn.scoring import HeldOutStep, held_out_steps, score
 from aliquot.learn.settings import LearnSettings
@@ -40,17 +41,6 @@ class DatedSession(Struct, frozen=True):
 
     began_s: float
     steps: Session
-
-
-class TrainingProgress(Struct, frozen=True):
-    """The progress of a training, with a `point` after each round of the network."""
-
-    what: str
-    done: float  # 0 to 1
-    point: EpochResult | None = None
-
-
-OnProgress = Callable[[TrainingProgress], None]
 
 
 class TrainingResult(Struct, frozen=True):
@@ -84,7 +74,10 @@ def split(sessions: Sequence[DatedSession], min_sessions: int) -> tuple[list[Dat
 
 
 def train(
-    sessions: Sequence[DatedSession], registry: ModelRegistry, settings: LearnSettings, on_progress: OnProgress
+    sessions: Sequence[DatedSession],
+    registry: ModelRegistry[Manifest],
+    settings: LearnSettings,
+    on_progress: OnProgress,
 ) -> Manifest:
     """Add a version, and serve it if it is better than the serving one. Raises `TooFewSessionsError`."""
     learned, held_back = split(sessions, max(2, settings.least_sessions))
@@ -187,7 +180,17 @@ def _train_network(
 def _calibration(choice: PredictorChoice, files: dict[str, bytes], held_back: Sequence[Session]) -> Manifest:
     """Return a manifest with the choice and its calibration. The caller fills the other fields."""
     manifest = Manifest(
-        0, 0, choice.winner, choice.scores, 0, 0, 0, 0.0, accepted=False, why="", weights=choice.weights
+        version=0,
+        created=0,
+        winner=choice.winner,
+        scores=choice.scores,
+        sessions=0,
+        held_back=0,
+        steps=0,
+        until_s=0.0,
+        accepted=False,
+        why="",
+        weights=choice.weights,
     )
     model = VersionParts(files, choice.weights).model(choice.winner, manifest)
     return msgspec.structs.replace(manifest, calibration=with_calibration(model, held_back).calibration)
@@ -259,7 +262,7 @@ def _signature(sessions: Sequence[Session], vocabulary: Vocabulary, epochs: int)
 
 
 def _compare_with_serving(
-    trained: TrainingResult, held_back: Sequence[DatedSession], registry: ModelRegistry
+    trained: TrainingResult, held_back: Sequence[DatedSession], registry: ModelRegistry[Manifest]
 ) -> tuple[bool, str]:
     """Compare with the serving version, if possible on sessions that neither was trained on."""
     winner = trained.choice.winner

@@ -9,24 +9,22 @@ from pathlib import Path
 import structlog
 from msgspec.structs import replace
 
-from aliquot.core.errors import AliquotError
 from aliquot.learn.lstm import LstmError
 from aliquot.learn.model import PredictionModel
 from aliquot.learn.parts import PREDICTORS, open_parts
-from aliquot.learn.registry import BrokenVersionError, ModelRegistry, ServingState
+from aliquot.learn.progress import TrainingState
+from aliquot.learn.registry import BrokenVersionError, Manifest, ModelRegistry, ServingState
 from aliquot.learn.settings import AUTO, LearnSettings
+from aliquot.learn.trainer import Trainer
+from aliquot.learn.version_choice import ModelError, VersionChoice
 from aliquot.storage.log import AccessLog
-from aliquot.storage.models import BEST, ModelsState, ModelVersion, TrainingState
+from aliquot.storage.models import ModelsState, ModelVersion
 from aliquot.storage.records import Likely
 from aliquot.storage.training.steps import as_key, history_of
-from aliquot.storage.training.trainer import Trainer
 
 NOTHING = "none"
+TRAINING = "aliquot.storage.training.process"  # the module of the training process
 _log = structlog.get_logger(__name__)
-
-
-class ModelError(AliquotError):
-    """A request about models cannot be performed; the text is for people."""
 
 
 class ModelService:
@@ -35,13 +33,14 @@ class ModelService:
     def __init__(self, directory: Path, log: AccessLog, settings: LearnSettings = LearnSettings()) -> None:  # noqa: B008 - frozen
         self.settings = settings
         self._log = log
-        self._registry = ModelRegistry(directory)
+        self._registry = ModelRegistry(directory, Manifest)
         self._lock = threading.Lock()  # held while a version is loaded
         self._serving: tuple[str, PredictionModel | None] = (NOTHING, None)
         self._loaded: ServingState | None = None
         self._error = ""
         self._trained_at = self._newest_count()
-        self._trainer = Trainer(log.path, directory, self._after_training)
+        self._choice = VersionChoice(self._registry, PREDICTORS, self._check)
+        self._trainer = Trainer(TRAINING, log.path, directory, self._after_training)
         self._stop = threading.Event()
         self.reload()
         self._thread = threading.Thread(target=self._watch, name="aliquot-models", daemon=True)
@@ -87,32 +86,14 @@ class ModelService:
         return self.state()
 
     def use(self, version: int | None, predictor: str | None) -> ModelsState:
-        """Choose the version that serves, its predictor, or both. `BEST`, or neither, chooses the best version.
-
-        Raises `ModelError`.
-        """
-        if predictor is not None and predictor != AUTO and predictor not in PREDICTORS:
-            raise ModelError(f"there is no predictor '{predictor}'; there are {', '.join(PREDICTORS)} and {AUTO}")
-        if version == BEST or (version is None and predictor is None):
-            self._registry.unpin()
-            version = None
-        if version is not None or predictor is not None:
-            old = self._registry.serving()
-            wanted = old.version if version is None else version
-            name = old.predictor if predictor is None else predictor
-            self._check(wanted, name)
-            self._registry.serve(
-                wanted, pinned=version is not None or old.pinned, predictor="" if name == AUTO else name
-            )
+        """Choose the version that serves, its predictor, or both. Raises `ModelError`."""
+        self._choice.use(version, predictor)
         self.reload()
         return self.state()
 
     def roll_back(self) -> ModelsState:
         """Serve the previous version again. Raises `ModelError`."""
-        try:
-            self._registry.roll_back()
-        except BrokenVersionError as error:
-            raise ModelError(str(error)) from error
+        self._choice.roll_back()
         self.reload()
         return self.state()
 
@@ -145,15 +126,12 @@ class ModelService:
         parts = open_parts(manifest, self._registry.read(manifest))
         return f"{name} (version {manifest.version})", parts.model(name, manifest)
 
-    def _check(self, version: int, predictor: str) -> None:
-        numbers = [manifest.version for manifest in self._registry.versions()]
-        if version not in numbers:
-            known = ", ".join(map(str, numbers)) or "none yet: `aliquot model train` makes one"
-            raise ModelError(f"there is no version {version}; there are {known}")
+    def _check(self, served: ServingState) -> None:
+        """Raise `BrokenVersionError` if a version cannot serve."""
         try:
-            self._load(ServingState(version, predictor="" if predictor == AUTO else predictor))
-        except (BrokenVersionError, LstmError) as error:
-            raise ModelError(f"version {version} cannot serve: {error}") from error
+            self._load(served)
+        except LstmError as error:
+            raise BrokenVersionError(str(error)) from error
 
     # --- automatic training -----------------------------------------------------------------------------------
 

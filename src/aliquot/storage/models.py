@@ -2,21 +2,8 @@
 
 from msgspec import Struct
 
-from aliquot.learn.registry import EpochResult, Manifest, ServingState
-
-BEST = 0  # instead of a version number: the best version, now and after later trainings
-
-
-class TrainingState(Struct, frozen=True):
-    """The progress of the last training, or its result."""
-
-    running: bool
-    what: str
-    done: float  # 0 to 1
-    began: int  # milliseconds since the epoch
-    curve: tuple[EpochResult, ...] = ()
-    version: int = 0  # the version it made; 0 if none
-    error: str = ""
+from aliquot.learn.progress import TrainingState
+from aliquot.learn.registry import Manifest, ServingState
 
 
 class ModelVersion(Struct, frozen=True):

@@ -15,13 +15,14 @@ from aliquot.learn.scoring import Score
 
 def manifest(version, *, accepted=True):
     return Manifest(
-        version, 0, "markov1", {"markov1": Score()}, 10, 2, 100, 0.0, accepted=accepted, why="a test"
+        version=version, created=0, winner="markov1", scores={"markov1": Score()}, sessions=10, held_back=2,
+        steps=100, until_s=0.0, accepted=accepted, why="a test",
     )  # fmt: skip
 
 
 @pytest.fixture
 def registry(tmp_path):
-    return ModelRegistry(tmp_path / "models")
+    return ModelRegistry(tmp_path / "models", Manifest)
 
 
 def test_what_is_added_is_read_back(registry):
@@ -104,7 +105,7 @@ def test_the_oldest_go_but_not_the_one_that_serves_nor_the_one_before(registry):
 
 
 def test_one_trains_at_a_time(registry):
-    with registry.training(), pytest.raises(BlockingIOError), ModelRegistry(registry.directory).training():
+    with registry.training(), pytest.raises(BlockingIOError), ModelRegistry(registry.directory, Manifest).training():
         pytest.fail("there were two")
     with registry.training() as work:
         assert work.is_dir()
@@ -113,8 +114,8 @@ def test_one_trains_at_a_time(registry):
 _WRITER = """
 from pathlib import Path
 from test_registry import manifest
-from aliquot.learn.registry import ModelRegistry
-registry = ModelRegistry(Path({path!r}))
+from aliquot.learn.registry import Manifest, ModelRegistry
+registry = ModelRegistry(Path({path!r}), Manifest)
 print("ready", flush=True)
 with registry.training():
     for version in range(1, 10_000):
@@ -149,8 +150,8 @@ def assert_swept_by_the_next_training(registry):
 
 _PRUNER = """
 from test_registry import manifest
-from aliquot.learn.registry import ModelRegistry
-registry = ModelRegistry(folder / "models")
+from aliquot.learn.registry import Manifest, ModelRegistry
+registry = ModelRegistry(folder / "models", Manifest)
 with registry.training():
     for version in range(1, 4):
         registry.add(manifest(version), {"a": b"first", "b": b"second"})
@@ -164,7 +165,7 @@ with registry.training():
 
 def test_at_whichever_step_of_pruning_and_adding_it_is_killed_every_version_is_whole(tmp_path):
     def check(folder):
-        registry = ModelRegistry(folder / "models")
+        registry = ModelRegistry(folder / "models", Manifest)
         found = [one.version for one in registry.versions()]
         assert set(found) >= {2, 3}, "the serving version and the one before stay"
         for one in registry.versions():

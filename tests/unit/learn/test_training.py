@@ -10,7 +10,7 @@ from aliquot.learn.choosing import best_of, choose
 from aliquot.learn.markov import MarkovPredictor, PopularPredictor
 from aliquot.learn.parts import PREDICTORS, open_parts
 from aliquot.learn.predictor import Guess, NullPredictor, SequentialPredictor
-from aliquot.learn.registry import ModelRegistry
+from aliquot.learn.registry import Manifest, ModelRegistry
 from aliquot.learn.scoring import Score, held_out_steps
 from aliquot.learn.settings import PREDICTORS as NAMES
 from aliquot.learn.settings import LearnSettings
@@ -27,7 +27,7 @@ def quiet(_):
 
 @pytest.fixture
 def registry(tmp_path):
-    return ModelRegistry(tmp_path / "models")
+    return ModelRegistry(tmp_path / "models", Manifest)
 
 
 def model_of(registry):

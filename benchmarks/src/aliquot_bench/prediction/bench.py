@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from aliquot.learn.progress import TrainingProgress
 from aliquot.learn.registry import EpochResult
-from aliquot.learn.training import TooFewSessionsError, TrainingProgress
+from aliquot.learn.training import TooFewSessionsError
 from aliquot.sim.importers.files import check_files
 from aliquot_bench.base import BenchRequest
 from aliquot_bench.prediction import interference, trial

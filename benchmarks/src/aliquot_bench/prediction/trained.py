@@ -9,10 +9,11 @@ from msgspec.structs import replace
 
 import aliquot.learn
 from aliquot.learn.parts import VersionParts, open_parts
+from aliquot.learn.progress import TrainingProgress
 from aliquot.learn.registry import BrokenVersionError, Manifest, ModelRegistry
 from aliquot.learn.settings import LearnSettings
 from aliquot.learn.steps import Session
-from aliquot.learn.training import DatedSession, TrainingProgress, learn, split
+from aliquot.learn.training import DatedSession, learn, split
 from aliquot_bench.environments import cache_folder
 from aliquot_bench.prediction.sets import RecordedSet
 
@@ -33,7 +34,7 @@ class TrainedSet:
 def load_or_train(recorded: RecordedSet, *, quick: bool, on_progress: Callable[[TrainingProgress], None]) -> TrainedSet:
     """Load the predictors from the cache, or train them, which takes minutes for a large set."""
     settings = _settings(recorded, quick=quick)
-    registry = ModelRegistry(cache_folder().parent / "prediction" / _key(recorded, settings))
+    registry = ModelRegistry(cache_folder().parent / "prediction" / _key(recorded, settings), Manifest)
     try:
         return _read(registry)
     except BrokenVersionError:
@@ -45,7 +46,7 @@ def load_or_train(recorded: RecordedSet, *, quick: bool, on_progress: Callable[[
         return _read(registry)
 
 
-def _read(registry: ModelRegistry) -> TrainedSet:
+def _read(registry: ModelRegistry[Manifest]) -> TrainedSet:
     manifest = registry.manifest(_VERSION)
     return TrainedSet(manifest, open_parts(manifest, registry.read(manifest)), registry.sizes(_VERSION))
 

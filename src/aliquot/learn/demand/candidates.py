@@ -1,8 +1,10 @@
 """The candidates: simple forecasts of a series, each of the value so many steps ahead. They run side by side."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
+
+from aliquot.learn.demand.model import Network
 
 MEAN_STEPS = 30
 LEVEL_RATE, TREND_RATE, DAMPING = 0.3, 0.05, 0.9
@@ -104,6 +106,27 @@ class Median:
     def ahead(self, steps: int) -> float:
         ordered = sorted(self._values)
         return ordered[len(ordered) // 2] if ordered else 0.0
+
+
+class NetworkCandidate:
+    """The forecast of a trained network, computed once for all horizons. The last value, until its window is full."""
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+        self._values: deque[float] = deque(maxlen=network.window)
+        self._forecast: Mapping[int, float] | None = None
+
+    def learn(self, value: float) -> None:
+        self._values.append(value)
+        self._forecast = None
+
+    def ahead(self, steps: int) -> float:
+        values = self._values
+        if len(values) < self._network.window or not any(values):
+            return values[-1] if values else 0.0
+        if self._forecast is None:
+            self._forecast = self._network.forecast(tuple(values))
+        return self._forecast[steps]
 
 
 CANDIDATES: dict[str, Callable[[], Candidate]] = {

@@ -6,7 +6,8 @@ from typing import Generic, TypeVar
 from msgspec import Struct
 
 from aliquot.learn.demand.candidates import BLEND
-from aliquot.learn.demand.series import LOSS_MEMORY, Band, DemandSeries, ScoredForecast
+from aliquot.learn.demand.model import DemandModel
+from aliquot.learn.demand.series import MEAN_MEMORY, Band, DemandSeries, ScoredForecast
 
 MAX_SERIES = 10_000  # the one that was seen longest ago is forgotten first
 MAX_FILLED_STEPS = 240  # of a pause; longer ones count as so long
@@ -26,9 +27,10 @@ class DemandOutlook(Struct, frozen=True):
 class DemandForecaster(Generic[Key]):
     """The series of all applications. Steps without a value count as 0."""
 
-    def __init__(self, horizons: Sequence[int], seed: str = "demand") -> None:
+    def __init__(self, horizons: Sequence[int], seed: str = "demand", model: DemandModel = DemandModel()) -> None:  # noqa: B008 - frozen
         self._horizons = tuple(horizons)
         self._seed = seed
+        self.model = model
         self._series: dict[Key, DemandSeries] = {}
         self._steps: dict[Key, int] = {}  # of the last value
         # Losses relative to the mean, by class and horizon, and by candidate.
@@ -41,7 +43,7 @@ class DemandForecaster(Generic[Key]):
         """
         series = self._series.pop(key, None)
         if series is None:
-            series = DemandSeries(self._horizons, f"{self._seed}/{key}")
+            series = DemandSeries(self._horizons, f"{self._seed}/{key}", self.model)
             self._steps[key] = step - 1
             if len(self._series) >= MAX_SERIES:
                 oldest = next(iter(self._series))
@@ -56,6 +58,8 @@ class DemandForecaster(Generic[Key]):
 
     def model_of(self, key: Key, steps: int) -> str:
         """Return the candidate that serves an application at a horizon: its own choice, or that of its class."""
+        if self.model.only:
+            return self.model.only
         series = self._series.get(key)
         if series is None:
             return BLEND
@@ -86,5 +90,5 @@ class DemandForecaster(Generic[Key]):
                 known = self._class_losses.setdefault((kind, steps), {})
                 for name, loss in series.losses(steps).items():
                     relative = loss / scale
-                    known[name] = known.get(name, relative) + LOSS_MEMORY * (relative - known.get(name, relative))
+                    known[name] = known.get(name, relative) + MEAN_MEMORY * (relative - known.get(name, relative))
         return made

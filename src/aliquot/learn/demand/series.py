@@ -1,22 +1,21 @@
 """One series of demand: its candidates with their intervals and losses, and the candidate that serves."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 
 from msgspec import Struct
 
-from aliquot.learn.demand.candidates import BLEND, CANDIDATES, Candidate
+from aliquot.learn.demand.candidates import BLEND, CANDIDATES, Candidate, NetworkCandidate
 from aliquot.learn.demand.intervals import AdaptiveInterval
+from aliquot.learn.demand.model import DemandModel
 
 QUANTILES = (0.05, 0.5, 0.95)
-LOSS_MEMORY = 0.005  # by which losses are smoothed
+MEAN_MEMORY = 0.005  # by which the mean and the like are smoothed
 BEYOND_PEAK, PEAK_MEMORY = 2.0, 0.995  # no band reaches above so many times the largest value lately
 MIN_OWN_SCORES = 50  # before, the choice of the class serves
-WORTH = 0.98  # a candidate must have at most this part of the loss to replace another
-HOLD_STEPS = 3  # that it must be better in a row
-MIN_WEIGHT_LOSS = 1e-6
-BLEND_POWER = 6  # of the inverse loss, by which candidates are weighted
+HOLD_STEPS = 3  # that another candidate must be better in a row
+MIN_LOSS = 1e-6
 
 
 class Band(Struct, frozen=True, array_like=True, gc=False):
@@ -46,13 +45,14 @@ class ScoredForecast(Struct, frozen=True, gc=False):
 class _Scored:
     """A candidate at one horizon: forecasts that are not due yet, errors, interval and loss."""
 
-    __slots__ = ("due", "interval", "loss", "scores")
+    __slots__ = ("_memory", "due", "interval", "loss", "scores")
 
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, memory: float) -> None:
         self.due: deque[Band] = deque()
         self.interval = AdaptiveInterval(random)
         self.loss = 0.0
         self.scores = 0
+        self._memory = memory
 
     def band(self, steps: int, forecast: float, most: float) -> Band:
         low, high = self.interval.around(forecast, most)
@@ -63,7 +63,7 @@ class _Scored:
         band = self.due.popleft()
         outside = self.interval.learn(value, band.middle)
         self.scores += 1
-        gain = max(LOSS_MEMORY, 1 / self.scores)
+        gain = max(self._memory, 1 / self.scores)
         self.loss += gain * (pinball(value, band) - self.loss)
         return ScoredForecast(band, outside)
 
@@ -71,11 +71,21 @@ class _Scored:
 class DemandSeries:
     """The forecasts of one series at several horizons, in steps. Each value costs the same, however long it is."""
 
-    def __init__(self, horizons: Sequence[int], seed: str) -> None:
+    def __init__(
+        self,
+        horizons: Sequence[int],
+        seed: str,
+        model: DemandModel = DemandModel(),  # noqa: B008 - frozen
+    ) -> None:
         random = Random(seed)
         self.horizons = tuple(horizons)
+        self._choice = model.choice
         self.candidates: dict[str, Candidate] = {name: make() for name, make in CANDIDATES.items()}
-        self._scored = {name: {steps: _Scored(random) for steps in horizons} for name in (*self.candidates, BLEND)}
+        self.candidates |= {name: NetworkCandidate(network) for name, network in model.networks.items()}
+        memory = model.choice.memory
+        self._scored = {
+            name: {steps: _Scored(random, memory) for steps in horizons} for name in (*self.candidates, BLEND)
+        }
         self.serving: dict[int, str] = {}  # its own choice by horizon; without one it has too few scores
         self._better: dict[int, tuple[str, int]] = {}  # a candidate that would be better, and for how many steps
         self.values = 0
@@ -92,7 +102,7 @@ class DemandSeries:
                 if len(scored.due) >= steps:
                     made.setdefault(steps, {})[name] = scored.score(value)
         self.values += 1
-        gain = max(LOSS_MEMORY, 1 / self.values)
+        gain = max(MEAN_MEMORY, 1 / self.values)
         self.mean += gain * (value - self.mean)
         self._square += gain * (value * value - self._square)
         self.peak = max(value, PEAK_MEMORY * self.peak)
@@ -100,8 +110,9 @@ class DemandSeries:
         for candidate in self.candidates.values():
             candidate.learn(value)
         for steps in self.horizons:
-            self._choose(steps)
-            for name, forecast in self._forecasts(steps).items():
+            losses = self.losses(steps)
+            self._choose(steps, losses)
+            for name, forecast in self._forecasts(steps, losses).items():
                 scored = self._scored[name][steps]
                 scored.due.append(scored.band(steps, forecast, BEYOND_PEAK * self.peak))
         return made
@@ -130,21 +141,21 @@ class DemandSeries:
         variance = max(0.0, self._square - self.mean * self.mean)
         return "bursty" if variance > 4 * self.mean * self.mean else "steady"
 
-    def _forecasts(self, steps: int) -> dict[str, float]:
+    def _forecasts(self, steps: int, losses: Mapping[str, float]) -> dict[str, float]:
         forecasts = {name: candidate.ahead(steps) for name, candidate in self.candidates.items()}
-        weights = {name: 1 / max(self._scored[name][steps].loss, MIN_WEIGHT_LOSS) ** BLEND_POWER for name in forecasts}
+        power = self._choice.blend_power
+        weights = {name: 1 / max(losses[name], MIN_LOSS) ** power for name in forecasts}
         total = sum(weights.values())
         forecasts[BLEND] = sum(weights[name] * value for name, value in forecasts.items()) / total
         return forecasts
 
-    def _choose(self, steps: int) -> None:
+    def _choose(self, steps: int, losses: Mapping[str, float]) -> None:
         """Let another candidate serve if it was clearly better for some steps in a row."""
         if self._scored[BLEND][steps].scores < MIN_OWN_SCORES:
             return
-        losses = self.losses(steps)
         best = min(losses, key=losses.__getitem__)
         serving = self.serving.setdefault(steps, best)
-        if losses[best] >= WORTH * losses[serving]:
+        if losses[best] >= self._choice.worth * losses[serving]:
             self._better.pop(steps, None)
             return
         name, times = self._better.get(steps, ("", 0))

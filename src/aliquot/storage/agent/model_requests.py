@@ -6,8 +6,9 @@ from typing import TypeAlias
 
 import structlog
 
+from aliquot.learn.version_choice import ModelError
 from aliquot.storage.messages import ModelsReply, RollBackModel, ShowModels, TrainModel, UseModel
-from aliquot.storage.model_service import ModelError, ModelService
+from aliquot.storage.model_service import ModelService
 from aliquot.storage.models import ModelsState
 
 ModelRequest: TypeAlias = ShowModels | TrainModel | UseModel | RollBackModel

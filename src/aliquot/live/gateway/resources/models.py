@@ -6,11 +6,12 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from aliquot.core.units import MIB
+from aliquot.learn.version_choice import BEST
 from aliquot.live.datasets.agent_requests import AgentError, AgentLostError
 from aliquot.live.datasets.fabric import Fabric
 from aliquot.live.gateway.http.refusal import Refusal
 from aliquot.live.gateway.http.routing import Endpoint, EndpointAccess, Request, Response, json_response, read_json
-from aliquot.storage.models import BEST, ModelsState
+from aliquot.storage.models import ModelsState
 
 _ALL = "/operator/v1/models"
 

@@ -11,22 +11,23 @@ import msgspec
 import structlog
 
 from aliquot.clock import now_ms
+from aliquot.learn.progress import TrainingEnded, TrainingProgress, TrainingState
 from aliquot.learn.settings import LearnSettings
-from aliquot.learn.training import TrainingProgress
-from aliquot.storage.models import TrainingState
-from aliquot.storage.training.process import TrainingEnded
 
-_MODULE = "aliquot.storage.training.process"
 _STOP_TIMEOUT_S = 2.0
 _INTERRUPTED = TrainingEnded(error="it ended before it was done")
 _log = structlog.get_logger(__name__)
 
 
 class Trainer:
-    """Thread-safe. `on_end` is called on the thread that follows the process."""
+    """Starts `python -m MODULE SOURCE REGISTRY SETTINGS`. Thread-safe.
 
-    def __init__(self, log: Path, registry: Path, on_end: Callable[[TrainingState], None]) -> None:
-        self._log_path = log
+    `on_end` is called on the thread that follows the process.
+    """
+
+    def __init__(self, module: str, source: Path, registry: Path, on_end: Callable[[TrainingState], None]) -> None:
+        self._module = module
+        self._source = source
         self._registry = registry
         self._on_end = on_end
         self._lock = threading.Lock()
@@ -41,13 +42,13 @@ class Trainer:
             if self._process is not None or self._closed:
                 return False
             encoded = msgspec.json.encode(settings).decode()
-            command = [sys.executable, "-m", _MODULE, str(self._log_path), str(self._registry), encoded]
+            command = [sys.executable, "-m", self._module, str(self._source), str(self._registry), encoded]
             threads = str(settings.threads)
             limits = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "PYTHONUNBUFFERED": "1"}
             process = self._process = subprocess.Popen(  # noqa: S603 - our own
                 command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, **limits}
             )
-            self.last = TrainingState(True, "reading the access log", 0.0, now_ms())
+            self.last = TrainingState(True, "reading what was recorded", 0.0, now_ms())
             self._thread = threading.Thread(target=self._follow, args=(process,), name="aliquot-training", daemon=True)
             self._thread.start()
             return True
