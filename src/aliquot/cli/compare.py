@@ -32,6 +32,10 @@ def compare(
     interference: Annotated[str, typer.Option(help="See aliquot simulate.")] = "v100",
     bus: Annotated[str, typer.Option(help="See aliquot simulate.")] = "shared",
     prefetching: Annotated[str, typer.Option(help="See aliquot simulate.")] = "threshold",
+    forecasting: Annotated[str, typer.Option(help="See aliquot simulate.")] = "none",
+    provisioning: Annotated[
+        str | None, typer.Option(help="See aliquot simulate.", show_default="forecast, if calls are forecast")
+    ] = None,
     files: Annotated[Path | None, typer.Option(help="A CSV file, see aliquot simulate.")] = None,
     link: Annotated[str, typer.Option(help="See aliquot simulate.")] = "100MB",
     cache: Annotated[str, typer.Option(help="See aliquot simulate.")] = "100GiB",
@@ -60,6 +64,8 @@ def compare(
         interference=interference,
         bus=bus,
         prefetching=prefetching,
+        forecasting=forecasting,
+        provisioning=provisioning,
         files=files,
         link=link,
         cache=cache,

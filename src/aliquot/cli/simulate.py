@@ -105,6 +105,20 @@ def simulate(
     batching: Annotated[
         str, typer.Option(help="How calls of one function run together: target, greedy, aimd or none.")
     ] = "target",
+    forecasting: Annotated[
+        str,
+        typer.Option(
+            help="How calls are forecast: none, counts (the live forecaster without a network), clairvoyant, or the "
+            "folder of a version (`aliquot model show --of demand`)."
+        ),
+    ] = "none",
+    provisioning: Annotated[
+        str | None,
+        typer.Option(
+            help="What is held for forecast calls: forecast, reactive or none.",
+            show_default="forecast, if calls are forecast",
+        ),
+    ] = None,
     graphs: Annotated[
         Path | None,
         typer.Option(
@@ -162,6 +176,7 @@ def simulate(
     from aliquot.cli.comparison import ComparisonFiles, compare
     from aliquot.sim.contention import parse_curve
     from aliquot.sim.engine import Scenario
+    from aliquot.sim.forecasting.choice import parse_forecasting
     from aliquot.sim.graphs import read_graphs
     from aliquot.sim.nodes import parse_losses
     from aliquot.sim.results import ResultSettings
@@ -185,6 +200,7 @@ def simulate(
             pool_slots=pool_slots,
             node_wait_s=node_wait,
             batching=batching,
+            provisioning=_provisioning(forecasting, provisioning),
         ),
     )
     _check_one_of("--memory", memory, ("finite", "unbounded"))
@@ -210,6 +226,7 @@ def simulate(
         parse_losses(lose or [], nodes),
         known,
         ResultSettings(result_ttl, parse_size(result_cache, "--result-cache")),
+        parse_forecasting(forecasting),
     )
     compare(scenario, runs, outputs, f"{arrivals.name} on {count(len(all_devices), 'device')}, D = {concurrency}")
 
@@ -282,6 +299,20 @@ def _runs(policy: str, prefetching: str, admission: str, seed: str, common: Poli
         bounds = [scheduler.pool.slots for scheduler in assembled if scheduler.pool.slots is not None]
         runs = [replace(run, pool_slots=min(bounds, default=0)) for run in runs]
     return runs
+
+
+def _provisioning(forecasting: str, provisioning: str | None) -> str:
+    """Return the policy that holds sandboxes for forecasts. Raises `InputError` if it and the forecasts do not meet."""
+    from aliquot.sim.forecasting.forecaster import NONE
+
+    if provisioning is None:
+        return NONE if forecasting == NONE else "forecast"
+    if (forecasting == NONE) != (provisioning == NONE):
+        raise InputError(
+            f"--provisioning: {provisioning} does not go with --forecasting {forecasting}; forecasts are of use only "
+            "to a policy, and the policies forecast and reactive need forecasts"
+        )
+    return provisioning
 
 
 def _check_one_of(option: str, value: str, known: tuple[str, ...]) -> None:

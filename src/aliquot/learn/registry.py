@@ -30,9 +30,10 @@ class EpochResult(Struct, frozen=True):
     epoch: int
     learned_loss: float
     held_back_loss: float
-    top1: float
+    top1: float  # 0 for networks that forecast demand
     top5: float
     seconds: float  # since the training started
+    network: str = ""  # its name, if a version has several
 
 
 class VersionCard(Struct, frozen=True, kw_only=True):

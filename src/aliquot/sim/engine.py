@@ -55,6 +55,7 @@ from aliquot.sim.event_queue import EventQueue
 from aliquot.sim.executions import SimulatedExecutions
 from aliquot.sim.fabric.fabric import SimulatedFabric
 from aliquot.sim.fabric.storage import StorageSettings
+from aliquot.sim.forecasting.forecaster import ForecastSettings, make_source, with_forecasts
 from aliquot.sim.graphs import called_flows
 from aliquot.sim.machine import FunctionPlacement, SimulatedMachine
 from aliquot.sim.nodes import NodeLoss
@@ -82,6 +83,7 @@ class Scenario(Struct):
     losses: list[NodeLoss] = []
     graphs: dict[str, GraphSpec] = {}  # an arrival may name one of them instead of a function
     results: ResultSettings = ResultSettings()
+    forecasting: ForecastSettings = ForecastSettings()
 
     def deployed(self, function: str) -> FunctionSpec:
         """Return the function as it is deployed. Its sandboxes claim host memory for their bytes, unless it says."""
@@ -129,7 +131,10 @@ class Simulation:
         self.recorder.add_graphs(self._graphs)
         self._executions = SimulatedExecutions(scenario.graphs, self._queue.add, self.recorder)
         self._results = SimulatedResults(scenario.results, scenario.tenant_weights, self.recorder)
-        self._performers = self._make_performers()
+        source = make_source(
+            scenario.forecasting, self.scheduler.holds.policy.step_s, scenario.workload, scenario.functions
+        )
+        self._performers = with_forecasts(self._make_performers(), source, self._queue, self._calls, overview.last_s)
         self._has_files = bool(scenario.storage.files)
         self._shares_compute = self._machine.shares_compute
         self._checks = scenario.check

@@ -78,6 +78,8 @@ def assumptions(scenario: Scenario, runs: Sequence[PolicySettings]) -> str:
         *(f"pool {f'of {size} sandboxes' if size else 'unbounded'}" for size in pools if size is not None),
         f"host memory {'unbounded' if scenario.host_memory_bytes is None else _gib(scenario.host_memory_bytes)}",
     ]
+    if scenario.forecasting.source != "none":
+        parts.append(f"calls forecast by {scenario.forecasting.source}")
     return ", ".join(parts)
 
 

@@ -7,8 +7,10 @@ its candidates and intervals. Time comes with each call, so that the same code r
 from aliquot.core.events import DemandRow
 from aliquot.core.provisioning.holds import MAX_ROWS
 from aliquot.learn.demand.forecaster import MAX_SERIES, DemandForecaster
+from aliquot.learn.demand.model import DemandModel
 from aliquot.policies.keepalive.parts.call_hazard import CallHazard, CallHistory
 
+HORIZONS = (1,)  # steps with calls ahead
 MAX_IDLE_STEPS = 480  # without a call after which an application is forgotten
 MIN_CHANCE = 0.001  # less likely calls are not told
 TICKS_PER_STEP = 6  # forecasts are made so often
@@ -33,10 +35,10 @@ class _KnownApplication:
 class CallForecaster:
     """The applications of a server, with what is expected of each."""
 
-    def __init__(self, step_s: float) -> None:
+    def __init__(self, step_s: float, model: DemandModel = DemandModel()) -> None:  # noqa: B008 - frozen
         self.step_s = step_s
         self._hazard = CallHazard()
-        self._demand: DemandForecaster[ApplicationKey] = DemandForecaster((1,), "calls")
+        self._demand: DemandForecaster[ApplicationKey] = DemandForecaster(HORIZONS, "calls", model)
         self._known: dict[ApplicationKey, _KnownApplication] = {}
 
     @property

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from aliquot.learn.demand.model import Network
+from aliquot.learn.demand.model import DemandNetwork
 
 MEAN_STEPS = 30
 LEVEL_RATE, TREND_RATE, DAMPING = 0.3, 0.05, 0.9
@@ -111,7 +111,7 @@ class Median:
 class NetworkCandidate:
     """The forecast of a trained network, computed once for all horizons. The last value, until its window is full."""
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: DemandNetwork) -> None:
         self._network = network
         self._values: deque[float] = deque(maxlen=network.window)
         self._forecast: Mapping[int, float] | None = None

@@ -1,4 +1,4 @@
-"""What a forecaster of demand works with: settings for the choice of candidates, and trained networks beside them."""
+"""A model of demand: settings for the choice of candidates, and trained networks beside them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -7,14 +7,14 @@ from msgspec import Struct
 
 
 class ChoiceSettings(Struct, frozen=True):
-    """How each series chooses its candidate. The field names are a format on disk."""
+    """Settings of the choice of a candidate for each series. The field names are a format on disk."""
 
     memory: float = 0.005  # by which losses are smoothed
     blend_power: float = 6.0  # of the inverse loss, by which candidates are weighted
     worth: float = 0.98  # a candidate must have at most this part of the loss to replace another
 
 
-class Network(Protocol):
+class DemandNetwork(Protocol):
     """A trained network. It forecasts from a window of a series."""
 
     @property
@@ -31,5 +31,5 @@ class DemandModel(Struct, frozen=True):
     """The settings and the networks that serve."""
 
     choice: ChoiceSettings = ChoiceSettings()
-    networks: Mapping[str, Network] = {}
+    networks: Mapping[str, DemandNetwork] = {}
     only: str = ""  # the candidate that serves every series; empty: each chooses its own
