@@ -221,6 +221,14 @@ def test_graphs_of_a_tenant_share_the_process_on_a_device_and_those_of_others_do
     assert client.result("scaled", {"inputs": {"x": ONES}})["outputs"] == {"y": [2.0] * 8}
 
 
+def test_compiled_code_is_kept_and_does_without(client, server):
+    client.deploy("kept", SCALED.replace("y[i] += t[i]", "y[i] += t[i] + 4"), kind="kernel:1")
+    archives = sorted((server.data / "compiled").glob("*/*"), key=lambda path: path.stat().st_mtime)
+    assert archives[-1].read_bytes()[:2] == b"\x1f\x8b"
+    archives[-1].write_bytes(b"\x1f\x8bdamaged")
+    assert client.result("kept", {"inputs": {"x": ONES}})["outputs"] == {"y": [6.0] * 8}
+
+
 def test_an_endless_kernel_ends_its_own_call_and_others_of_the_tenant_run_again(client, server):
     """The others are a graph that is resident and waits for its turn, and one that is loaded beside the run."""
     client.deploy("third", SCALED.replace("y[i] += t[i]", "y[i] += t[i] + 2"), kind="kernel:1")

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 from aliquot.kernels.backends.base import KernelError
 from aliquot.kernels.executor import sandbox
+from aliquot.kernels.executor.compiled_code import CACHES
 from aliquot.kernels.executor.device import ExecutorDevice
 from aliquot.kernels.executor.sandbox import GraphNotLoaded, KernelSandbox
 from aliquot.runtime import answers, frames
@@ -24,12 +25,12 @@ from aliquot.runtime.progress import map_page
 SEAT_DESCRIPTORS = 3
 READY = b"r"  # tells the server that graphs may come
 
-load = sandbox.load  # a trial has a process of its own, which serves one graph
+load = sandbox.load_trial  # a trial has a process of its own, which serves one graph
 
 
 def serve(control: socket.socket, description: dict[str, Any]) -> NoReturn:
     """Serve the graphs that the server sends, until it closes the socket."""
-    os.environ.update(sandbox.CACHES)
+    os.environ.update(CACHES)
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 1)  # between runs; a run has the output of its graph
     os.dup2(null, 2)

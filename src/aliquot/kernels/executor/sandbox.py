@@ -18,6 +18,7 @@ from msgspec import to_builtins
 
 from aliquot.kernels.backends.base import BuildFailed
 from aliquot.kernels.binding import FileInput, InlineInput, KernelCall, ObjectInput, bind_file, bind_json
+from aliquot.kernels.executor.compiled_code import CACHES, CODE, pack_code, unpack_code
 from aliquot.kernels.executor.device import ExecutorDevice, Resident
 from aliquot.kernels.executor.runs import KernelResult
 from aliquot.kernels.graph import CONST, INPUT, OUTPUT, GraphComplaint, KernelGraph
@@ -32,7 +33,6 @@ with contextlib.suppress(ImportError):
 
 TRIAL = "trial"
 SUCCESS, REFUSED = 0, 1  # as in `aliquot.runtime.frames`
-CACHES = {"POCL_CACHE_DIR": "/tmp/pocl", "XDG_CACHE_HOME": "/tmp/cache"}  # noqa: S108 - each sandbox has its own there
 
 
 class FileAnswer(NamedTuple):
@@ -137,6 +137,23 @@ class KernelSandbox:
         PROGRESS.pack_into(self._page, 0, kernel + 1, iteration)
 
 
+class TriedGraph:
+    """A graph that has been tried out. It answers any request with the code that was compiled for it."""
+
+    def __call__(self, _arguments: dict[str, Any]) -> dict[str, Any]:
+        return {}
+
+    def run_file(self, _payload: bytes | memoryview) -> FileAnswer:
+        """Return the compiled code as an archive, which is empty if there is none."""
+        return FileAnswer(SUCCESS, b"{}", pack_code())
+
+
+def load_trial(description: dict[str, Any]) -> TriedGraph:
+    """Compile the graph of an init, and run its list of kernels once on zeros. Raises `GraphNotLoaded`."""
+    load(description)
+    return TriedGraph()
+
+
 def load(description: dict[str, Any], device: ExecutorDevice | None = None) -> KernelSandbox:
     """Return the graph of an init, compiled and with its constants on the device. Raises `GraphNotLoaded`.
 
@@ -149,6 +166,8 @@ def load(description: dict[str, Any], device: ExecutorDevice | None = None) -> K
         if not isinstance(graph, KernelGraph):
             raise GraphNotLoaded("the layout of the model is missing")
         descriptors = description.get("constants") or {}
+        if CODE in descriptors:
+            unpack_code(descriptors[CODE])
         files = _files(_program_names(graph), descriptors)
         sandbox = KernelSandbox((device or ExecutorDevice()).make_resident(graph, files), page)
         if description["main"] == TRIAL:

@@ -13,11 +13,13 @@ from aliquot.core.model import CPU
 from aliquot.core.units import MIB
 from aliquot.live.catalogue.kernel_graphs import KERNEL_MODULE, graph_needs
 from aliquot.live.invocations.launches import GraphFiles
-from aliquot.live.node.base import Launch, NestedRun, Node, NodeListener, Outcome, Status
+from aliquot.live.node.base import Launch, NestedRun, Node, NodeListener, Outcome, RunRequest, Status
 from aliquot.live.node.executors import TRIAL
+from aliquot.live.objects.files import folder_name
 from aliquot.live.store.records import KERNEL, Action
 
 TRIAL_TIMEOUT_S = 10.0
+CODE_TIMEOUT_MS = 10_000
 FIRST_NUMBER = 1 << 48  # far above the scheduler's numbers of sandboxes
 TOO_LONG = f"longer than {TRIAL_TIMEOUT_S:g} s"
 
@@ -29,7 +31,7 @@ class KernelTrials(NodeListener):
         self._node = node
         self._files = files
         self._numbers = count(FIRST_NUMBER)
-        self._running: dict[int, asyncio.Future[Outcome | None]] = {}
+        self._running: dict[int, asyncio.Future[Outcome]] = {}
         self._one_at_a_time = asyncio.Lock()
         self._listener: NodeListener
 
@@ -49,7 +51,10 @@ class KernelTrials(NodeListener):
             finally:
                 del self._running[number]
                 self._node.stop_sandbox(number)
-        if outcome is None:
+        if outcome.status is Status.SUCCESS:
+            if outcome.pickled and self._files.objects is not None:
+                keep = self._files.objects.compiled.keep
+                await asyncio.to_thread(keep, folder_name(action.namespace), action.exec.code, outcome.pickled)
             return None
         if outcome.timed_out:
             return TOO_LONG
@@ -62,8 +67,10 @@ class KernelTrials(NodeListener):
     # --- NodeListener -----------------------------------------------------------------------------------
 
     def sandbox_started(self, sandbox: int, init_s: float, logs: tuple[str, ...]) -> None:
-        if not self._ended(sandbox, None):
+        if sandbox < FIRST_NUMBER:
             self._listener.sandbox_started(sandbox, init_s, logs)
+        elif sandbox in self._running:  # the graph has run; ask for the code that was compiled for it
+            self._node.run(sandbox, RunRequest("", b"", pickled=True, env={}, timeout_ms=CODE_TIMEOUT_MS, logs_bytes=0))
 
     def sandbox_lost(self, sandbox: int, outcome: Outcome) -> None:
         if not self._ended(sandbox, outcome):
@@ -81,7 +88,8 @@ class KernelTrials(NodeListener):
         self._listener.device_lost(device, why)
 
     def run_finished(self, sandbox: int, outcome: Outcome) -> None:
-        self._listener.run_finished(sandbox, outcome)
+        if not self._ended(sandbox, outcome):
+            self._listener.run_finished(sandbox, outcome)
 
     def runs_taken_back(self, sandbox: int, count: int) -> None:
         self._listener.runs_taken_back(sandbox, count)
@@ -92,7 +100,7 @@ class KernelTrials(NodeListener):
     def ended_inside(self, sandbox: int, outcome: Outcome) -> NestedRun | None:
         return self._listener.ended_inside(sandbox, outcome)
 
-    def _ended(self, sandbox: int, outcome: Outcome | None) -> bool:
+    def _ended(self, sandbox: int, outcome: Outcome) -> bool:
         """Note the end of a trial, and return whether the sandbox is one of a trial."""
         waiting = self._running.get(sandbox)
         if waiting is not None and not waiting.done():

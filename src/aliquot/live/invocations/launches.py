@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from aliquot.core.model import CPU
 from aliquot.core.places import Place, place_text
 from aliquot.core.units import MIB
+from aliquot.kernels.executor.compiled_code import CODE
 from aliquot.live.catalogue.groups import FlowFunctions
 from aliquot.live.catalogue.images import RuntimeImage, find_image
 from aliquot.live.catalogue.kernel_graphs import KERNEL_MODULE, graph_needs
@@ -22,6 +23,7 @@ from aliquot.live.invocations.sandbox_assignments import SandboxAssignment
 from aliquot.live.invocations.sequences.payloads import LARGE_PAYLOAD_BYTES, defaults_of
 from aliquot.live.invocations.trace_context import trace_within
 from aliquot.live.node.base import ChainStep, Launch, Member, RunRequest
+from aliquot.live.objects.files import folder_name
 from aliquot.live.objects.registry import ObjectRegistry
 from aliquot.live.store.records import KERNEL, PYTHON, Action
 from aliquot.runtime.mounts import DATASETS, VOLUMES
@@ -98,8 +100,12 @@ class GraphFiles(NamedTuple):
     objects: ObjectRegistry | None
 
     def add(self, made: Launch, action: Action) -> Launch:
-        """Return the launch of a graph with the files that its own namespace stores."""
-        return self._with(made, action, graph_needs(action).files)
+        """Return the launch of a graph with the files that its own namespace stores, and with its compiled code."""
+        made = self._with(made, action, graph_needs(action).files)
+        if self.objects is None:
+            return made
+        code = self.objects.compiled.path(folder_name(action.namespace), action.exec.code)
+        return replace(made, constants=(*made.constants, (CODE, str(code))))
 
     def add_programs(self, made: Launch, action: Action) -> Launch:
         """Return the launch of a trial, which has zeros for constants."""

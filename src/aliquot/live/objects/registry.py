@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from aliquot.core.units import GIB
+from aliquot.live.objects.compiled import CompiledGraphs
 from aliquot.live.objects.files import BlobFiles, IncomingFile, folder_name
 from aliquot.live.store.base import Delete, Document, DocumentChange, Store
 
@@ -50,6 +51,7 @@ class ObjectRegistry:
         namespace_bytes: int = DEFAULT_NAMESPACE_BYTES,
     ) -> None:
         self.files = BlobFiles(folder)
+        self.compiled = CompiledGraphs(folder.parent / "compiled")
         self.object_bytes = object_bytes
         self._namespace_bytes = namespace_bytes
         self._store = store
@@ -149,3 +151,4 @@ class ObjectRegistry:
         self._objects.pop(namespace, None)
         self._blobs.pop(folder_name(namespace), None)
         self.files.delete_all(namespace)
+        self.compiled.delete_all(folder_name(namespace))
