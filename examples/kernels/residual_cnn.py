@@ -8,6 +8,10 @@ import sys
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper, save, shape_inference
 
+import aliquot
+from aliquot import kernels
+
+app = aliquot.App("kernels")
 CHANNELS, SIDE, CLASSES = 8, 16, 10
 SEED = 23
 
@@ -71,3 +75,7 @@ def _convolved(images, kernels):
 
 if __name__ == "__main__":
     save(make_model(), sys.argv[1])
+    network = app.kernel_graph("residual-cnn", kernels.onnx(sys.argv[1], shapes={"image": (4, 3, SIDE, SIDE)}))
+    images = np.random.default_rng(SEED).random((4, 3, SIDE, SIDE), np.float32)
+    for where, found in (("here", network(image=images)), ("on the platform", network.remote(image=images))):
+        print(f"{where}: equals NumPy: {np.allclose(found['classes'], classes_with_numpy(images), atol=1e-5)}")

@@ -1,17 +1,20 @@
-"""Models in the ONNX format on a whole server, run by ONNX Runtime."""
+"""Models in the ONNX format and graphs of the SDK on a whole server, with ONNX Runtime and PoCL."""
 
 import hashlib
 import json
 import runpy
+import shutil
 
 import numpy as np
 import pytest
 from places import EXAMPLES
 
 from aliquot.kernels.tensors import make_header, read_header
+from aliquot.sdk.errors import UsageError
 from aliquot.testing.client import from_pairs
 
 pytest.importorskip("onnxruntime")
+needs_ld = pytest.mark.skipif(shutil.which("ld") is None, reason="PoCL links with ld, of the package binutils")
 
 
 @pytest.fixture(scope="module")
@@ -77,3 +80,19 @@ def test_a_layout_that_differs_from_the_file_is_refused(client, example):
     answer = client.put("actions/lie", json={"exec": {"kind": "kernel:1", "code": json.dumps(lying)}})
     assert answer.status_code == 400
     assert "programs.model: differs from what its file says" in answer.json()["error"]
+
+
+@needs_ld
+def test_a_graph_of_an_app_deploys_itself_and_its_constants(shared_server, monkeypatch):
+    monkeypatch.setenv("ALIQUOT_URL", shared_server.url)
+    monkeypatch.setenv("ALIQUOT_KEY", shared_server.key)
+    example = runpy.run_path(str(EXAMPLES / "kernels" / "gemm_chain.py"))
+    chain = example["chain"]
+    given = [np.random.default_rng(seed).standard_normal((128, 128)).astype("f4") for seed in range(3)]
+    for x, found in zip(given, chain.map([{"x": x} for x in given]), strict=True):
+        assert np.allclose(found["y"], example["chain_with_numpy"](x), atol=1e-4)
+    with pytest.raises(UsageError, match="input 'x' is missing"):
+        chain.remote()
+    handle = chain.spawn(x=given[0])
+    assert np.allclose(chain.handle(handle.id).get(30)["y"], chain(x=given[0])["y"], atol=1e-4)
+    assert [one.changed for one in chain.app.deploy()] == [False]

@@ -14,6 +14,7 @@ from aliquot.cli.loading import is_app_file, load_app, split_target
 from aliquot.cli.results import print_json
 from aliquot.cli.values import Annotation, Param, as_list, read_pairs
 from aliquot.core.errors import InputError
+from aliquot.sdk.app import App
 
 
 def deploy(
@@ -33,7 +34,8 @@ def deploy(
     """Deploy functions, or update them.
 
     A Python file that imports aliquot is an app: each of its functions becomes APP.FUNCTION, with the settings of its
-    decorator. Any other .py, .js or .zip file becomes one OpenWhisk action, with the settings of the options.
+    decorator, and so do its kernel graphs and workflows. Any other .py, .js or .zip file becomes one OpenWhisk action,
+    with the settings of the options.
     """
     path, app_name = split_target(target)
     options = {"--name": name, "--kind": kind, "--main": main, "--memory": memory, "--timeout": timeout}
@@ -55,13 +57,12 @@ def deploy(
 
 
 def deploy_app(path: Path, app_name: str | None, data: Path | None, *, as_json: bool) -> None:
-    """Deploy the functions and workflows of an app."""
+    """Deploy the functions, kernel graphs and workflows of an app."""
     app = load_app(path, app_name)
     for missing in missing_requirements(path, app):
         print_warnings([missing.text(path)])
     gateway = connect(data)
-    deployed = [gateway.client.run(function.update()) for function in app.functions.values()]
-    deployed += [gateway.client.run(workflow.put()) for workflow in app.workflows.values()]
+    deployed = [gateway.client.run(deploy()) for deploy in app.parts()]
     if not deployed:
         raise InputError(f"{path}: the app {app.name} has no functions; put @app.function over one")
     if as_json:
@@ -70,7 +71,14 @@ def deploy_app(path: Path, app_name: str | None, data: Path | None, *, as_json: 
     for one in deployed:
         say(f"{one.name} {one.version}" + ("" if one.changed else " (unchanged)"))
         print_warnings(one.warnings)
-    say(f"try: aliquot {'workflow run' if app.workflows else 'invoke'} {deployed[-1 if app.workflows else 0].name}")
+    say(f"try: aliquot {_command(app)} {deployed[-1 if app.workflows else 0].name}")
+
+
+def _command(app: App) -> str:
+    """Return the command that calls the last workflow of an app, or its first function or graph."""
+    if app.workflows:
+        return "workflow run"
+    return "invoke" if app.functions else "kernel call"
 
 
 def print_warnings(warnings: Iterable[str]) -> None:

@@ -10,6 +10,51 @@ the device's memory, and knows before anything runs how much of it each call nee
 - `tensors`: element types, values as bytes, and headers of the safetensors format.
 - `binding`: the body of a call, compared with the graph that it calls.
 - `counters`: the hits, misses and bytes that a run must cause.
+- `models`: a graph from a model in the ONNX format, with `protobuf` to read its file.
+- `arguments`: what programs write, such as `kernels.out(t)`. `kernels.onnx("net.onnx")` is of the SDK.
 
-All of it is pure: it takes values and returns values.
+All of it is pure: it takes values and returns values. `executor` runs graphs on the devices of `backends`.
 """
+
+from aliquot.kernels.arguments import (
+    GraphArgument,
+    bf16,
+    boolean,
+    f2,
+    f4,
+    f8,
+    i1,
+    i2,
+    i4,
+    i8,
+    inout,
+    local,
+    out,
+    u1,
+    u2,
+    u4,
+    u8,
+)
+from aliquot.sdk.kernels.onnx_files import OnnxFile, onnx
+
+__all__ = [
+    "GraphArgument",
+    "OnnxFile",
+    "bf16",
+    "boolean",
+    "f2",
+    "f4",
+    "f8",
+    "i1",
+    "i2",
+    "i4",
+    "i8",
+    "inout",
+    "local",
+    "onnx",
+    "out",
+    "u1",
+    "u2",
+    "u4",
+    "u8",
+]

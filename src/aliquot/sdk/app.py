@@ -13,6 +13,8 @@ from aliquot.sdk.deployment import Deployment
 from aliquot.sdk.dual import dual
 from aliquot.sdk.errors import UsageError
 from aliquot.sdk.function import Function
+from aliquot.sdk.kernels.graph import AppKernelGraph
+from aliquot.sdk.kernels.onnx_files import OnnxFile
 from aliquot.sdk.needs import BatchArguments, FunctionArguments, FunctionNeeds, check_group, check_schedule, read_needs
 from aliquot.sdk.portable import register
 from aliquot.sdk.server import find_server
@@ -57,6 +59,7 @@ class App:
         self.autodeploy = autodeploy and "__OW_ACTION_NAME" not in os.environ  # a sandbox does not have the file
         self.functions: dict[str, Function[..., Any]] = {}
         self.workflows: dict[str, Workflow[..., Any]] = {}
+        self.graphs: dict[str, AppKernelGraph] = {}
         self._include = read_names(include, "include")
         self.module: dict[str, Any] = sys._getframe(1).f_globals  # noqa: SLF001 - the caller, whose file is sent
         self._address = url, key
@@ -167,6 +170,23 @@ class App:
 
         return add if raw is None else add(raw)
 
+    def kernel_graph(
+        self, name: str, model: OnnxFile | None = None, *, iterations: int = 1, share: float | None = None
+    ) -> AppKernelGraph:
+        """Make a kernel graph of the app: device work without host code, built by the methods of the graph.
+
+        model: a model instead, from `aliquot.kernels.onnx("net.onnx", shapes={"x": (1, 3, 224, 224)})`.
+        iterations: how often the list of kernels is repeated in each call.
+        share: its share of a device, 0.5 unless it is given. With 0 it runs on the node's CPU.
+        """
+        if not re.fullmatch(_NAME, str(name), re.ASCII):
+            takes = f"it takes letters, digits, '_' and '-', at most {_MAX_NAME_LENGTH}, a letter first"
+            raise UsageError(f"kernel_graph: {name!r} is not a name; {takes}")
+        if name in self.functions or name in self.workflows or (name in self.graphs and self.module.get("__file__")):
+            raise UsageError(f"app {self.name!r} has a function or graph {name!r} already")
+        self.graphs[name] = AppKernelGraph(self, name, model, iterations, share)
+        return self.graphs[name]
+
     def _add(self, raw: Callable[..., Any], needs: FunctionNeeds) -> Function[..., Any]:
         self._check_name(raw)
         check_schedule(raw, needs)
@@ -178,6 +198,8 @@ class App:
     def _check_name(self, raw: Callable[..., Any]) -> None:
         """Refuse what cannot be deployed, and two functions, classes or workflows of one name."""
         _check(self.name, raw)
+        if raw.__name__ in self.graphs:
+            raise UsageError(f"app {self.name!r} has a kernel graph {raw.__name__!r} already")
         known = self.functions.get(raw.__name__) or self.workflows.get(raw.__name__)
         if known is not None and not _reloaded(getattr(known, "wrapped", known.raw), raw, self.module):
             raise UsageError(f"app {self.name!r} has a function {raw.__name__!r} already")
@@ -188,15 +210,20 @@ class App:
 
     @dual
     def deploy(self) -> Operation[list[Deployment]]:
-        """Deploy all functions and workflows of the app. Those that have not changed are left as they are."""
-        if not self.functions and not self.workflows:
+        """Deploy all functions, kernel graphs and workflows of the app. What has not changed is left as it is."""
+        parts = self.parts()
+        if not parts:
             raise UsageError(f"app {self.name!r} has no functions; put @app.function over one")
-        parts = [*(one.update for one in self.functions.values()), *(one.put for one in self.workflows.values())]
         done: list[Deployment] = []
         for deploy in parts:
             deployed = yield from deploy()
             done.append(deployed)
         return done
+
+    def parts(self) -> list[Callable[[], Operation[Deployment]]]:
+        """Return the operations that deploy the parts of the app, workflows last, since they call the others."""
+        one_by_one: tuple[Function[..., Any] | AppKernelGraph, ...] = (*self.functions.values(), *self.graphs.values())
+        return [*(one.update for one in one_by_one), *(one.put for one in self.workflows.values())]
 
     @dual
     def answer(self, token: str, output: object = None) -> Operation[None]:

@@ -126,7 +126,11 @@ def _post(
 ) -> Operation[HttpReply]:
     body = dump((args, kwargs), app) if sandbox.channel is None else DeferredPickle((args, kwargs), app)
     headers = {"Content-Type": PICKLE, "Accept": PICKLE, **(limits or {})}
-    request = HttpRequest("POST", action_path(action), query, headers, body)
+    return (yield from post(HttpRequest("POST", action_path(action), query, headers, body)))
+
+
+def post(request: HttpRequest) -> Operation[HttpReply]:
+    """Send a call, and send it again for a while if the platform is busy."""
     give_up = time.monotonic() + _BUSY_TIMEOUT_S
     delay = _FIRST_POLL_S
     while True:

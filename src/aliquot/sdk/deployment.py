@@ -37,6 +37,16 @@ def deploy_workflow(app: str, action: str, definition: dict[str, Any], *, durabl
     return (yield from _put(action, body))
 
 
+def deploy_kernel_graph(app: str, action: str, document: dict[str, Any], share: float | None) -> Operation[Deployment]:
+    """Create the action of a kernel graph, or update it if it has changed."""
+    annotations = {"sdk-app": app, **({} if share is None else {"gpu-share": share})}
+    body = {
+        "exec": {"kind": "kernel:1", "code": to_json(document).decode()},
+        "annotations": [{"key": key, "value": value} for key, value in annotations.items()],
+    }
+    return (yield from _put(action, body))
+
+
 def _put(action: str, body: dict[str, Any]) -> Operation[Deployment]:
     digest = _digest(body)
     path = action_path(action)

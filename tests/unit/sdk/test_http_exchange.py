@@ -144,3 +144,10 @@ def test_a_proxy_that_refuses_is_quoted():
         check_tunnel(b"HTTP/1.1 407 Who are you\r\n\r\n")
     with pytest.raises(ConnectionRefusedError, match="it closed it"):
         check_tunnel(b"")
+
+
+def test_the_reply_to_a_head_request_ends_with_its_head():
+    reader = ReplyReader(b"HEAD / HTTP/1.1\r\n\r\n")
+    reader.feed(b"HTTP/1.1 404 Not Found\r\nContent-Length: 40\r\n\r\n")
+    assert reader.complete
+    assert (reader.status, reader.reply().body, reader.keeps_open) == (404, b"", False)

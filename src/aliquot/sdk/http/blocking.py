@@ -71,7 +71,7 @@ class BlockingConnection:
 
     def begin(self, head: bytes, body: HttpBody, timeout_s: float) -> ReplyReader:
         """Send a request and read until the head of its reply is there."""
-        reader = ReplyReader()
+        reader = ReplyReader(head)
         try:
             self._socket.settimeout(timeout_s)
             try:

@@ -146,10 +146,12 @@ def check_tunnel(answer: bytes) -> None:
 class ReplyReader:
     """Reads one reply. Names of headers are in lower case."""
 
-    __slots__ = ("_body", "_parser", "complete", "has_head", "headers", "keeps_open", "status")
+    __slots__ = ("_body", "_has_body", "_parser", "complete", "has_head", "headers", "keeps_open", "status")
 
-    def __init__(self) -> None:
+    def __init__(self, head: bytes = b"") -> None:
+        """Read the reply to a request with this head."""
         self._parser = new_parser(self)
+        self._has_body = not head.startswith(b"HEAD ")
         self._body: list[bytes] = []
         self.headers: dict[str, str] = {}
         self.status = 0
@@ -196,7 +198,8 @@ class ReplyReader:
         self.status = self._parser.get_status_code()
         if self.status >= 200:  # noqa: PLR2004 - below it is a message before the reply
             self.has_head = True
-            self.keeps_open = self._parser.should_keep_alive()
+            self.keeps_open = self._has_body and self._parser.should_keep_alive()
+            self.complete = not self._has_body  # the length of the body is told, and none comes
 
     def on_body(self, data: bytes) -> None:
         if not self.complete:

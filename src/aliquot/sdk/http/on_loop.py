@@ -78,7 +78,7 @@ class LoopConnection(asyncio.Protocol):
         """Send a request and return its reply. The connection is closed if this is cancelled."""
         answer: asyncio.Future[HttpReply] = self._loop.create_future()
         self._answer = answer
-        self._reader = ReplyReader()
+        self._reader = ReplyReader(head)
         guard = self._loop.call_later(timeout_s, self._fail, NoAnswerError(f"no answer within {timeout_s:g} s"))
         try:
             await self._write(head, body, answer)
