@@ -51,7 +51,7 @@ from aliquot.live.invocations.sequences.composer import Composer
 from aliquot.live.invocations.service import Service
 from aliquot.live.invocations.sessions.records import SessionSettings
 from aliquot.live.invocations.sessions.registry import SessionRegistry
-from aliquot.live.invocations.workflows.workflows import WorkflowSettings
+from aliquot.live.invocations.workflows.options import WorkflowSettings
 from aliquot.live.node.doctor import lacking
 from aliquot.live.node.isolation import IsolationProbe
 from aliquot.live.node.kind_packages import lacking_packages

@@ -20,7 +20,7 @@ from aliquot.sdk.portable import register
 from aliquot.sdk.server import find_server
 from aliquot.sdk.session import Session, make_session
 from aliquot.sdk.source import AppCode, read_code
-from aliquot.sdk.units import read_names
+from aliquot.sdk.units import read_ms, read_names, read_positive
 from aliquot.sdk.wire import Operation
 from aliquot.sdk.workflow import executions
 from aliquot.sdk.workflow.decorator import Workflow
@@ -140,7 +140,14 @@ class App:
     def workflow(self, raw: Callable[P, R], /) -> Workflow[P, R]: ...
     @overload
     def workflow(
-        self, /, *, timeout: str | float | None = ..., durable: bool = ..., group: str | None = ...
+        self,
+        /,
+        *,
+        timeout: str | float | None = ...,
+        durable: bool = ...,
+        group: str | None = ...,
+        latency_slo: str | float | None = ...,
+        cost_slo: float | None = ...,
     ) -> Callable[[Callable[P, R]], Workflow[P, R]]: ...
     def workflow(
         self,
@@ -150,6 +157,8 @@ class App:
         timeout: str | float | None = None,
         durable: bool = True,
         group: str | None = None,
+        latency_slo: str | float | None = None,
+        cost_slo: float | None = None,
     ) -> Any:
         """Make a workflow of the app. Its source is read into a graph, and mistakes are told at once.
 
@@ -157,15 +166,24 @@ class App:
         durable: whether each step is on disk before the next one, so that a crash of the platform loses nothing.
             Without it executions are faster, and end with the server.
         group: puts the functions of the workflow into a group: they share a sandbox and pass values without a copy.
+        latency_slo: the time in which each execution must have ended. One that cannot meet it is refused at once.
+        cost_slo: the most that each execution may cost. One that would cost more is refused at once.
         """
         timeout_s = None if timeout is None else read_seconds(timeout, "timeout")
         if not isinstance(durable, bool):
             raise UsageError(f"durable: {durable!r} does not fit; it takes True or False")
         check_group(group)
+        limits: dict[str, float] = {}
+        if latency_slo is not None:
+            limits["latency-slo-ms"] = read_ms(latency_slo, "latency_slo")
+        if cost_slo is not None:
+            limits["cost-slo"] = read_positive(cost_slo, "cost_slo")
 
         def add(decorated: Callable[..., Any]) -> Workflow[..., Any]:
             self._check_name(decorated)
-            self.workflows[decorated.__name__] = Workflow(self, decorated, timeout_s, durable=durable, group=group)
+            self.workflows[decorated.__name__] = Workflow(
+                self, decorated, timeout_s, durable=durable, group=group, limits=limits
+            )
             return self.workflows[decorated.__name__]
 
         return add if raw is None else add(raw)

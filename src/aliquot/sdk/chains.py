@@ -25,7 +25,7 @@ class Chain(Workflow[..., Any]):
 
     def __init__(self, app: "App", name: str, functions: tuple[Function[..., Any], ...], *, durable: bool) -> None:
         self.functions = functions
-        super().__init__(app, _write(name, functions), None, durable=durable, group=None)
+        super().__init__(app, _write(name, functions), None, durable=durable, group=None, limits={})
 
     def __or__(self, other: object) -> "Chain":
         return join(self, other)

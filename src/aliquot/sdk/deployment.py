@@ -27,9 +27,11 @@ def deploy(app: str, action: str, main: str, code: AppCode, needs: FunctionNeeds
     return (yield from _put(action, _body(app, main, code, needs)))
 
 
-def deploy_workflow(app: str, action: str, definition: dict[str, Any], *, durable: bool) -> Operation[Deployment]:
-    """Create the action of a workflow, or update it if it has changed."""
-    annotations = {"sdk": True, "sdk-app": app, **({} if durable else {"durable": False})}
+def deploy_workflow(
+    app: str, action: str, definition: dict[str, Any], limits: dict[str, float], *, durable: bool
+) -> Operation[Deployment]:
+    """Create the action of a workflow, or update it if it has changed. `limits` are annotations."""
+    annotations = {"sdk": True, "sdk-app": app, **({} if durable else {"durable": False}), **limits}
     body = {
         "exec": {"kind": "workflow", "code": to_json(definition).decode()},
         "annotations": [{"key": key, "value": value} for key, value in annotations.items()],

@@ -16,14 +16,20 @@ from aliquot.live.invocations.call_registry import CallRegistry
 from aliquot.live.invocations.capacity import Capacity
 from aliquot.live.invocations.errors import OverloadedError
 from aliquot.live.invocations.flows import Flows
+from aliquot.live.invocations.limited_executions import LimitedExecutions
 from aliquot.live.invocations.sessions.live_sessions import LiveSessions
-from aliquot.live.invocations.workflows.workflows import Workflows, WorkflowSettings
+from aliquot.live.invocations.workflows.options import WorkflowSettings
+from aliquot.live.invocations.workflows.workflows import Workflows
 from aliquot.live.node.base import Outcome, Status
 from aliquot.live.store.base import Store
 from aliquot.live.store.errors import NotFoundError
 from aliquot.live.store.records import Action, Activation, FullName, Namespace
 
 START_MS = 4_000_000_000_000  # far in the future, so that activations are newer than any namespace
+
+
+async def _decide_nothing() -> None:
+    """Take no step, since there is no scheduler."""
 
 
 class FakePlatform:
@@ -48,6 +54,7 @@ class FakePlatform:
             CallRegistry(store, time.monotonic), store, _resolve_nothing, run_call=self.submit,
             cancel_call=self.cancel, count=lambda _: None, payloads=Budget("payloads", "bytes", GIB),
             settings=WorkflowSettings(),
+            limited=LimitedExecutions(lambda _: None, _decide_nothing, time.monotonic, lambda _, name: name),
         )  # fmt: skip
 
     # --- Platform -----------------------------------------------------------------------------------------

@@ -172,6 +172,14 @@ def test_a_stage_that_runs_too_long_breaks_the_promise_of_the_execution_once():
     assert harness.scheduler.admitter.promises.kept == 0
 
 
+def test_a_stage_that_overruns_is_to_blame_for_the_stages_after_it():
+    harness = make(lanes=1)
+    ready(harness, execute(harness, "x", deadline_s=3))
+    call(harness, "x", "one", "f")
+    (broken,) = of_type(BreakPromise, harness.send(Woke(), at=2.9))
+    assert broken.blame is Blame.OWN_RUN
+
+
 def test_a_lost_device_and_a_removed_function_break_the_promise():
     harness = make()
     ready(harness, execute(harness, "x", deadline_s=3))

@@ -83,16 +83,13 @@ async def test_a_cost_limit_that_is_none_is_refused_with_what_it_takes(value):
 
 
 @on_a_loop
-async def test_a_sequence_takes_no_limits():
+async def test_a_sequence_takes_limits():
     async with gateway() as g:
         sequence = {"exec": {"kind": "sequence", "components": ["/_/echo"]}}
         assert (await g.put(f"{ACTIONS}/both", json=sequence)).status_code == 200
         headers = {"x-aliquot-deadline-ms": "80"}
-        answer = await g.post(f"{ACTIONS}/both?blocking=true", json={}, headers=headers)
-        assert (answer.status_code, answer.json()["error"]) == (
-            400,
-            "A deadline or a cost limit is for a call of a single function.",
-        )
+        assert (await g.post(f"{ACTIONS}/both?blocking=true", json={}, headers=headers)).status_code == 200
+        assert g.platform.calls[-1].objective.limits.deadline_s == 0.08
 
 
 def check_refusal(answer):

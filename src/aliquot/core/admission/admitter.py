@@ -326,6 +326,8 @@ class Admitter:
             return
         self.plan.refund(invocation)
         objective.block = None
+        if objective.stage is not None and blame is Blame.OTHER_RUN and objective.stage.execution.overruns(now):
+            blame = Blame.OWN_RUN
         self.promises.broken_by(invocation, blame, reason)
         if objective.stage is not None:
             return  # its execution is released

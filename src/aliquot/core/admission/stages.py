@@ -36,6 +36,10 @@ class PlannedExecution:
         self.hop_s: float = 0  # from the end of a stage to the arrival of the next, at the latest
         self.stages: dict[str, PlannedStage] = {}
 
+    def overruns(self, now: float) -> bool:
+        """Return whether one of its stages runs longer than it was promised with."""
+        return any(stage.overruns(now) for stage in self.stages.values())
+
 
 class PlannedStage:
     """One stage of an execution, with its place in the plan."""
@@ -57,6 +61,11 @@ class PlannedStage:
         """Return its place in the plan, until it has ended."""
         objective = self.invocation.objective
         return None if objective is None else objective.block
+
+    def overruns(self, now: float) -> bool:
+        """Return whether it runs longer than it was promised with."""
+        block, objective = self.block, self.invocation.objective
+        return block is not None and block.running and objective is not None and now - block.began > objective.bound_s
 
     def inputs_at(self, now: float) -> float:
         """Return when its call is expected."""

@@ -14,7 +14,8 @@ from aliquot.live.catalogue.secrets import MAX_SECRETS
 from aliquot.live.datasets.volumes import MAX_VOLUMES, MAX_VOLUMES_BYTES
 from aliquot.live.invocations.rate_limits import RateLimits
 from aliquot.live.invocations.sessions.records import SessionSettings
-from aliquot.live.invocations.workflows.workflows import MAX_OPEN_EXECUTIONS, MAX_TASKS
+from aliquot.live.invocations.workflows.options import MAX_OPEN_EXECUTIONS
+from aliquot.live.invocations.workflows.tasks import MAX_TASKS
 from aliquot.live.node.environments.limits import EnvironmentLimits
 from aliquot.live.objects.registry import DEFAULT_NAMESPACE_BYTES, DEFAULT_OBJECT_BYTES
 from aliquot.live.store.kept_bytes import DEFAULT_KEPT_BYTES

@@ -4,6 +4,8 @@ The JSON is assembled by hand, because a record is made for every call. Most of 
 action, and the result is JSON already.
 """
 
+from collections.abc import Mapping
+
 import msgspec
 from msgspec.structs import replace
 
@@ -104,8 +106,13 @@ class ActivationRecorder:
         return template
 
 
-def composition_record(call: Call, close: CloseFrame, end_ms: int) -> Activation:
-    """Return the record of a sequence or a conductor: the call itself, or a composition inside it."""
+def composition_record(
+    call: Call, close: CloseFrame, end_ms: int, notes: Mapping[str, object] | None = None
+) -> Activation:
+    """Return the record of a sequence or a conductor: the call itself, or a composition inside it.
+
+    `notes` are further annotations.
+    """
     frame, action = close.frame, close.frame.resolved.action
     topmost = frame.id == call.id
     annotations: dict[str, object] = {"topmost": topmost, "path": str(action.full_name)[1:], "kind": SEQUENCE}
@@ -123,6 +130,7 @@ def composition_record(call: Call, close: CloseFrame, end_ms: int) -> Activation
     trace = call.trace if topmost else trace_within(call, frame.cause)
     if trace is not None:
         annotations["traceparent"] = trace.header
+    annotations |= notes or {}
     summary = {
         "annotations": [{"key": key, "value": value} for key, value in annotations.items()],
         "namespace": call.namespace.name,

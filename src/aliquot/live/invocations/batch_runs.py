@@ -86,8 +86,9 @@ class BatchRuns:
         assignment.call, assignment.riders, assignment.runs = first, calls[1:], True
         for call in calls:
             call.run.may_retry = False
-            if call.objective is not None:
-                call.objective.members = len(calls)
+            limited = call.objective or call.stage
+            if limited is not None:
+                limited.members = len(calls)
             call.action = assignment.resolved_for(call.function).action
             call.run.begun_s = self._now()
             call.run.init_s = assignment.init_s if call.run.start is Start.COLD else None

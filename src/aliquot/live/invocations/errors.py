@@ -2,6 +2,7 @@
 
     CallRefusedError        the call was refused before it ran; the text tells the caller why
       PayloadError          the payload is not a JSON object, or sets a parameter that it may not set
+      LimitsError           it has a deadline or a cost limit, and no plan can be made for it
       RateLimitError        the namespace has used up its calls per minute or its calls at once
       NotPromisedError      the call cannot meet its deadline or its cost limit now
     OverloadedError         the platform cannot take any call now: it is stopping, or the store fails
@@ -21,6 +22,10 @@ class CallRefusedError(Exception):
 
 class PayloadError(CallRefusedError):
     """The payload is not a JSON object, or sets a parameter that it may not set."""
+
+
+class LimitsError(CallRefusedError):
+    """The call has a deadline or a cost limit, and no plan can be made for it. The text names the state."""
 
 
 class RateLimitError(CallRefusedError):

@@ -6,7 +6,6 @@ from typing import Any
 from msgspec import Struct
 
 from aliquot.core.admission.records import Blame, Late, Prefer, Refusal
-from aliquot.core.commands import Promise
 
 MIN_DEADLINE_S = 1e-6
 MAX_DEADLINE_S = 366 * 86400.0
@@ -25,12 +24,17 @@ class CallLimits(Struct, frozen=True):
 class CallObjective:
     """The limits of one call, and the scheduler's answers to them."""
 
-    __slots__ = ("blame", "dispatched_s", "limits", "members", "met", "promise", "refusal")
+    __slots__ = (
+        "blame", "declared", "dispatched_s", "limits", "members", "met", "promised", "reason", "refusal",
+    )  # fmt: skip
 
-    def __init__(self, limits: CallLimits) -> None:
+    def __init__(self, limits: CallLimits, *, declared: bool = False) -> None:
+        """`declared` limits are those of the function or workflow. Where nothing can be promised, they do not count."""
         self.limits = limits
-        self.promise: Promise | None = None
+        self.declared = declared
+        self.promised = False
         self.refusal: Refusal | None = None
+        self.reason = ""  # of the refusal
         self.blame: Blame | None = None  # for its broken promise
         self.dispatched_s: float | None = None  # on the platform's clock
         self.met = False  # once it has ended
@@ -56,7 +60,7 @@ class CallObjective:
         """Return how it ended, and the reason of a refusal or the blame for a broken promise."""
         if self.refusal is not None:
             return "refused", str(self.refusal.why)
-        if self.promise is None:
+        if not self.promised:
             return "unpromised", ""
         return ("kept", "") if self.met else ("broken", str(self.blame or Blame.PLATFORM))
 
@@ -67,10 +71,23 @@ class CallObjective:
             found["deadline"] = _milliseconds(limits.deadline_s)
         if limits.cost is not None:
             found["costLimit"] = limits.cost
-        found |= {"promised": self.promise is not None, "met": met}
-        if self.promise is not None and not met:
+        found |= {"promised": self.promised, "met": met}
+        if self.promised and not met:
             found["blame"] = self.blame or Blame.PLATFORM
         return found
+
+
+class StageCall:
+    """The place of a call in the plan of an execution with limits. The scheduler knows it by both names."""
+
+    __slots__ = ("dispatched_s", "execution", "late", "members", "stage")
+
+    def __init__(self, execution: str, stage: str, late: Late) -> None:
+        self.execution = execution
+        self.stage = stage  # empty if it has no place, as in a retry
+        self.late = late
+        self.dispatched_s: float | None = None  # on the platform's clock
+        self.members = 1  # calls that ran together with it, itself included
 
 
 def describe_refusal(refusal: Refusal) -> dict[str, Any]:

@@ -49,6 +49,7 @@ from aliquot.live.invocations.call_finisher import CallFinisher
 from aliquot.live.invocations.call_registry import CallRegistry
 from aliquot.live.invocations.flows import Flows
 from aliquot.live.invocations.launches import GraphFiles, activation_env, launch, run_request
+from aliquot.live.invocations.limited_executions import LimitedExecutions
 from aliquot.live.invocations.nested_calls import NestedCalls
 from aliquot.live.invocations.promise_records import PromiseRecords, refused_outcome
 from aliquot.live.invocations.run_output import RunOutput
@@ -81,6 +82,7 @@ class CommandPerformer:
         images: tuple[RuntimeImage, ...],
         secrets: SecretRegistry,
         constants: GraphFiles,
+        executions: LimitedExecutions,
     ) -> None:
         """`post` passes events to the scheduler, and `arrive` reports the arrival of a call that is tried again.
 
@@ -100,8 +102,9 @@ class CommandPerformer:
         self._images = images
         self._secrets = secrets
         self._constants = constants
+        self._executions = executions
         self.output = RunOutput(assignments, node)
-        self.promises = PromiseRecords(node.devices, registry.calls, now)
+        self.promises = PromiseRecords(node.devices, registry.calls, executions, now)
         self.nested_calls = NestedCalls(registry, finisher, fabric.readers, now)
         of_sandboxes = (node, registry, assignments, fabric.readers)
         self._batches = BatchRuns(*of_sandboxes, post=post, end=self.end, give_up=self._give_up, now=now)
@@ -196,7 +199,7 @@ class CommandPerformer:
 
     def end(self, call: Call, outcome: Outcome) -> None:
         """End a call with its outcome."""
-        if call.objective is not None and not call.ended:
+        if (call.objective is not None or call.stage is not None) and not call.ended:
             self.promises.note(call)
         if isinstance(call, ChainCall):
             call.outcome, call.ended = outcome, True
@@ -234,8 +237,9 @@ class CommandPerformer:
         call = self._registry.calls[command.invocation]
         call.run.place, call.run.start, call.reason = command.place, command.start, command.reason
         self._wake(command.place)
-        if call.objective is not None:
-            call.objective.dispatched_s = self._now()
+        limited = call.objective or call.stage
+        if limited is not None:
+            limited.dispatched_s = self._now()
         assignment = self._assignments.get(command.sandbox)
         if assignment is not None and not assignment.runs:
             if assignment.batches and assignment.call is not None and assignment.call is not call:
@@ -372,6 +376,8 @@ class CommandPerformer:
         self._fail(Fail(call.id, reason))
 
     def _reject(self, command: Reject) -> None:
+        if self._executions.refused(command):
+            return
         call = self._registry.calls[command.invocation]
         call.reason = command.reason
         if call.objective is not None:

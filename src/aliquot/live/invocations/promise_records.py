@@ -9,6 +9,7 @@ from aliquot.core.model import DeviceSpec
 from aliquot.live.catalogue.needs import parse_needs
 from aliquot.live.invocations.activations import note
 from aliquot.live.invocations.call import Call
+from aliquot.live.invocations.limited_executions import LimitedExecutions
 from aliquot.live.invocations.objective import describe_refusal
 from aliquot.live.node.base import Outcome, Status
 
@@ -16,18 +17,26 @@ from aliquot.live.node.base import Outcome, Status
 class PromiseRecords:
     """Knows the prices of the devices, and notes cost and objective of calls that end."""
 
-    def __init__(self, devices: Iterable[DeviceSpec], calls: Mapping[str, Call], now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        devices: Iterable[DeviceSpec],
+        calls: Mapping[str, Call],
+        executions: LimitedExecutions,
+        now: Callable[[], float],
+    ) -> None:
         self._devices = {device.name: device for device in devices}
         self._calls = calls  # those that have not ended
+        self._executions = executions
         self._now = now  # the platform's clock
-        self.counts: dict[str, int] = {}  # calls with an objective that ended so far: refused, kept, broken, unpromised
 
     def promised(self, command: Promise) -> None:
-        objective = self._calls[command.invocation].objective
+        execution = self._executions.open.get(command.invocation)
+        objective = self._calls[command.invocation].objective if execution is None else execution.objective
         if objective is not None:
-            objective.promise = command
+            objective.promised = True
 
     def broken(self, command: BreakPromise) -> None:
+        self._executions.broken(command)
         call = self._calls.get(command.invocation)
         if call is not None and call.objective is not None:
             call.objective.blame = command.blame
@@ -35,16 +44,17 @@ class PromiseRecords:
     def count(self, call: Call) -> None:
         """Count how a call with an objective ended."""
         if call.objective is not None:
-            end, _ = call.objective.end()
-            self.counts[end] = self.counts.get(end, 0) + 1
+            self._executions.count(call.objective)
 
     def note(self, call: Call) -> None:
-        """Add the annotations of a call with an objective that ends now."""
-        objective = call.objective
+        """Add the annotations of a call that ends now and has an objective, or is a stage of an execution that has."""
+        objective, now = call.objective, self._now()
         if objective is None:
+            self._note_stage(call, now)
             return
-        now = self._now()
-        cost = None if objective.dispatched_s is None else self._cost(call, now - objective.dispatched_s)
+        cost = None
+        if objective.dispatched_s is not None:
+            cost = self._cost(call, now - objective.dispatched_s, objective.members)
         met = objective.is_met(now - call.run.arrived_s, cost)
         objective.met = met
         call.notes += note("objective", objective.describe(met=met))
@@ -52,7 +62,18 @@ class PromiseRecords:
             call.notes += note("cost", round(cost, 6))
         self.count(call)
 
-    def _cost(self, call: Call, seconds: float) -> float:
+    def _note_stage(self, call: Call, now: float) -> None:
+        """Add the cost of a stage to its record and to its execution."""
+        stage = call.stage
+        if stage is None or stage.dispatched_s is None:
+            return
+        cost = self._cost(call, now - stage.dispatched_s, stage.members)
+        call.notes += note("cost", round(cost, 6))
+        execution = self._executions.open.get(stage.execution)
+        if execution is not None and execution.cost is not None:
+            execution.cost += cost
+
+    def _cost(self, call: Call, seconds: float, members: int) -> float:
         """Return the price of the devices for the time from the dispatch to the end, divided by the batch."""
         share = parse_needs(call.action).gpu_share
         price = 0.0
@@ -60,7 +81,6 @@ class PromiseRecords:
             device = self._devices.get(name)
             if device is not None:
                 price += device.price_s * (min(share, 1.0) or 1 / device.concurrency)
-        members = 1 if call.objective is None else call.objective.members
         return seconds * price / members
 
 

@@ -64,7 +64,7 @@ class PureResults:
         if found is not None:
             self._answer(call, found)
             return True
-        if call.objective is not None:  # it must not wait for a run whose end is not planned
+        if call.objective is not None or call.stage is not None:  # it must not wait for a run whose end is not planned
             return False
         call.result_key = key
         if not self.cache.join(key, call):

@@ -17,7 +17,6 @@ from aliquot.core.commands import Command
 from aliquot.core.events import (
     DeviceAdded,
     HostMemorySet,
-    InvocationArrived,
     InvocationCancelled,
     SessionEnded,
     TenantWeightSet,
@@ -35,6 +34,7 @@ from aliquot.live.catalogue.secrets import SecretRegistry
 from aliquot.live.catalogue.volume_needs import reason_no_volumes
 from aliquot.live.datasets.fabric import Fabric
 from aliquot.live.forecasting.host import ForecasterProcess
+from aliquot.live.invocations.arrivals import arrival_of
 from aliquot.live.invocations.call import Call, Follower
 from aliquot.live.invocations.call_finisher import CallFinisher
 from aliquot.live.invocations.call_registry import STOPPING, CallRegistry
@@ -47,6 +47,7 @@ from aliquot.live.invocations.flows import Flows
 from aliquot.live.invocations.kept_estimates import KeptEstimates
 from aliquot.live.invocations.kernel_trials import KernelTrials
 from aliquot.live.invocations.launches import GraphFiles, launch
+from aliquot.live.invocations.limited_executions import LimitedExecutions
 from aliquot.live.invocations.performer import CommandPerformer
 from aliquot.live.invocations.pure_results import PureResults
 from aliquot.live.invocations.sandbox_assignments import SandboxAssignments
@@ -122,6 +123,7 @@ class Service:
         self.finisher = CallFinisher(policies, self.registry, self.fabric.readers, self._engine.now)
         self.objects = objects
         self.flows = Flows()
+        self.executions = LimitedExecutions(self._engine.post, self._engine.stepped, self._engine.now, self.flows.flow)
         self.capacity = Capacity(self.flows, lambda: node.devices, self._max_sandbox_bytes)
         self._performer = CommandPerformer(
             node,
@@ -138,6 +140,7 @@ class Service:
             images=images,
             secrets=self.secrets,
             constants=GraphFiles(self.objects),
+            executions=self.executions,
         )
         self.nested_calls = self._performer.nested_calls
         self.nested_calls.on_called(self.profiler.note)
@@ -335,8 +338,8 @@ class Service:
         self.usage.refresh()
         if self.results.ttls:
             found["results"] = self.results.status()
-        if self._performer.promises.counts:
-            found["promises"] = dict(self._performer.promises.counts)
+        if self.executions.counts:
+            found["promises"] = dict(self.executions.counts)
         if self.fabric.figures:
             found["fabric"] = self.fabric.figures
         return with_usage(found, self.usage)
@@ -361,6 +364,8 @@ class Service:
         self.registry.add(call)
         if not (self.results.ttls and self.results.take(call)):
             self._post_arrival(call)
+        elif call.stage is not None:  # it needs no device
+            self.executions.skip(call.stage.execution, call.stage.stage)
 
     def _post_arrival(self, call: Call) -> None:
         """Report the arrival, once the function's environment is built.
@@ -373,24 +378,9 @@ class Service:
             return
         if session is not None and self.sessions.find(tenant, session) is None:
             session = None
-        own_sandbox = bool(call.queue_entry)  # its start must be on disk before it runs
-        if call.objective is None:
-            self._engine.post(InvocationArrived(call.id, tenant, flow, session=session, own_sandbox=own_sandbox))
-            return
-        limits, waited_s = call.objective.limits, self._engine.now() - call.run.arrived_s
-        self._engine.post(
-            InvocationArrived(
-                call.id,
-                tenant,
-                flow,
-                call.objective.left_s(waited_s),
-                limits.cost,
-                session,
-                limits.late,
-                limits.prefer,
-                own_sandbox=own_sandbox,
-            )
-        )
+        if call.stage is not None:
+            self.executions.called(call.stage)
+        self._engine.post(arrival_of(call, flow, session, self._engine.now()))
 
     def begin_session(self, namespace: str, session_id: str) -> None:
         self.fabric.session_began(namespace, session_id)

@@ -3,8 +3,9 @@
 import os
 from collections.abc import Callable, Iterator
 from functools import update_wrapper
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, cast
 
+from aliquot.sdk.calls import limit_headers
 from aliquot.sdk.client import Client
 from aliquot.sdk.deployment import Deployment, deploy_workflow
 from aliquot.sdk.dual import dual
@@ -25,8 +26,16 @@ class Workflow(Generic[P, R]):
     """The result of `@app.workflow`. Its source is read once, when it is decorated."""
 
     def __init__(
-        self, app: "App", raw: Callable[P, R], timeout_s: int | None, *, durable: bool, group: str | None
+        self,
+        app: "App",
+        raw: Callable[P, R],
+        timeout_s: int | None,
+        *,
+        durable: bool,
+        group: str | None,
+        limits: dict[str, float],
     ) -> None:
+        """`limits` are the annotations of its deadline and its cost limit."""
         update_wrapper(self, raw)
         self.app = app
         self.raw = raw
@@ -34,6 +43,7 @@ class Workflow(Generic[P, R]):
         self.action = f"{app.name}.{raw.__name__}"
         self.durable = durable
         self._timeout_s = timeout_s
+        self._limits = limits
         self._definition: dict[str, Any] | None = None
         self._deployed = False
         if "__OW_ACTION_NAME" not in os.environ:  # in a sandbox nobody asks for it
@@ -68,6 +78,31 @@ class Workflow(Generic[P, R]):
         given = self._input(args, kwargs)
         return cast("R", (yield from self._on_platform(lambda: executions.call(self._named(), given))))
 
+    def options(
+        self,
+        *,
+        deadline: str | float | None = None,
+        cost: float | str | None = None,
+        late: Literal["run", "drop"] | None = None,
+        prefer: Literal["cost", "latency", "balanced"] | None = None,
+    ) -> "LimitedWorkflow[P, R]":
+        """Return the workflow with limits for whole executions, as in `w.options(deadline="2s").remote(x)`.
+
+        `Refused` is raised at once if a limit cannot be met. The arguments are those of the options of a function.
+        """
+        return LimitedWorkflow(self, limit_headers(deadline, cost, late, prefer))
+
+    def limited(
+        self,
+        run: Callable[[WorkflowName, Any], Operation[Any]],
+        limits: dict[str, str],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Operation[Any]:
+        """Return the operation that runs or starts an execution with limits."""
+        given = self._input(args, kwargs)
+        return (yield from self._on_platform(lambda: run(self._named()._replace(limits=limits), given)))
+
     @dual
     def start(self, /, *args: P.args, **kwargs: P.kwargs) -> Operation[ExecutionHandle[R]]:
         """Start an execution on the platform. On return it is on disk there, so a crash does not lose it."""
@@ -100,7 +135,9 @@ class Workflow(Generic[P, R]):
 
     def put(self) -> Operation[Deployment]:
         """Return the operation that deploys the workflow alone."""
-        result = yield from deploy_workflow(self.app.name, self.action, self.definition(), durable=self.durable)
+        result = yield from deploy_workflow(
+            self.app.name, self.action, self.definition(), self._limits, durable=self.durable
+        )
         self._deployed = True
         return result
 
@@ -143,6 +180,27 @@ class Workflow(Generic[P, R]):
                     f"functions into {group!r}; leave one of them out"
                 )
             part.needs = needs._replace(group=group)
+
+
+class LimitedWorkflow(Generic[P, R]):
+    """A workflow with limits for its executions, made by `w.options(…)`."""
+
+    def __init__(self, workflow: Workflow[P, R], limits: dict[str, str]) -> None:
+        self.workflow = workflow
+        self._limits = limits
+
+    def client(self) -> Client:
+        return self.workflow.client()
+
+    @dual
+    def remote(self, /, *args: P.args, **kwargs: P.kwargs) -> Operation[R]:
+        """Run the graph on the platform within the limits, and return its output."""
+        return cast("R", (yield from self.workflow.limited(executions.call, self._limits, args, kwargs)))
+
+    @dual
+    def start(self, /, *args: P.args, **kwargs: P.kwargs) -> Operation[ExecutionHandle[R]]:
+        """Start an execution within the limits."""
+        return self.workflow.execution((yield from self.workflow.limited(executions.begin, self._limits, args, kwargs)))
 
 
 def _resources(machine: dict[str, Any]) -> Iterator[str]:

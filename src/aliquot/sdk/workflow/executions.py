@@ -1,7 +1,7 @@
 """Executions of workflows on the platform: start one, wait for its result, look at it, stop it, take it up again."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from aliquot.sdk import answers
@@ -30,6 +30,7 @@ class WorkflowName(NamedTuple):
     action: str
     module: dict[str, Any]
     app: str = ""  # whose classes the objects of inputs and outputs may have
+    limits: Mapping[str, str] = {}  # headers with the deadline and the cost limit of one execution
 
 
 def begin(workflow: WorkflowName, value: Any, name: str = "") -> Operation[str]:  # noqa: ANN401 - the input
@@ -38,11 +39,13 @@ def begin(workflow: WorkflowName, value: Any, name: str = "") -> Operation[str]:
     if given.has_objects:
         if name:
             raise UsageError("an execution with a name takes JSON of at most 1 MB as its input; use start without one")
-        request = HttpRequest("POST", action_path(workflow.action), {}, {"Content-Type": PICKLE}, given.body)
+        request = HttpRequest(
+            "POST", action_path(workflow.action), {}, {"Content-Type": PICKLE, **workflow.limits}, given.body
+        )
         return str(answers.check((yield from ask(request)), workflow.action).json()["activationId"])
     body = {"input": value, **({"name": name} if name else {})}
     path = entity_path("workflows", workflow.action) + "/executions"
-    reply = yield from ask(HttpRequest("POST", path, {}, {"Content-Type": JSON}, encoded(body)))
+    reply = yield from ask(HttpRequest("POST", path, {}, {"Content-Type": JSON, **workflow.limits}, encoded(body)))
     return str(answers.check(reply, workflow.action).json()["executionId"])
 
 
@@ -50,7 +53,7 @@ def call(workflow: WorkflowName, value: Any) -> Operation[Any]:  # noqa: ANN401 
     """Run an execution and return its output, or raise its error."""
     query = {"blocking": "true", "result": "true"}
     given = encode_input(value, workflow.app)
-    headers = {"Content-Type": given.content_type}
+    headers = {"Content-Type": given.content_type, **workflow.limits}
     reply = yield from ask(HttpRequest("POST", action_path(workflow.action), query, headers, given.body))
     execution = reply.headers.get(answers.ACTIVATION, "")
     if answers.is_pickled(reply):

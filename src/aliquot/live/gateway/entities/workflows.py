@@ -12,16 +12,18 @@ from aliquot.live.expressions.messages import CheckedDefinition
 from aliquot.live.gateway.http.refusal import Refusal
 from aliquot.live.invocations.platform import Platform
 from aliquot.live.invocations.sequences.payloads import name_from_text
-from aliquot.live.invocations.workflows.definitions import MAX_DEFINITION_BYTES
+from aliquot.live.invocations.workflows.definitions import MAX_DEFINITION_BYTES, machine_of
 from aliquot.live.store.errors import AccessDeniedError, NotFoundError
 from aliquot.live.store.records import Action, FullName
 from aliquot.workflow.language import Complaint
 from aliquot.workflow.language.resources import CALLBACK
 from aliquot.workflow.outline import neighbour_warnings, turn_warnings
+from aliquot.workflow.stages import UnplannableError, stages_of
 
 Resolve = Callable[[str, FullName], ResolvedAction]  # raises `NotFoundError` and `AccessDeniedError`
 
 MAX_SHOWN = 20
+LIMIT_ANNOTATIONS = ("latency-slo-ms", "cost-slo")
 CALLBACK_IN_EXPRESS = (
     "an execution that is not durable cannot wait for an answer; leave .waitForTaskToken out, or deploy the workflow "
     "with the annotation durable: true"
@@ -60,6 +62,8 @@ class WorkflowCheck:
             more = [f"and {len(mistakes) - MAX_SHOWN} more"] if len(mistakes) > MAX_SHOWN else []
             told = "\n".join(mistakes[:MAX_SHOWN] + more)
             raise Refusal(400, f"The definition of the workflow has mistakes:\n{told}")
+        if any(action.annotation(name) is not None for name in LIMIT_ANNOTATIONS):
+            complaints += await asyncio.to_thread(lambda: list(_unplannable(text)))
         return complaints[:MAX_SHOWN]
 
     async def _check(self, text: bytes, caller: str) -> CheckedDefinition:
@@ -118,6 +122,16 @@ class _CalledFunctions:
     def _could_share(self, resources: Sequence[str]) -> bool:
         functions = [self._found[one] for one in resources if one in self._found]
         return len(functions) == len(resources) and self._platform.capacity.could_share(functions)
+
+
+def _unplannable(text: bytes) -> Iterator[Complaint]:
+    """Yield a warning if no plan can be made for a workflow with limits."""
+    try:
+        stages_of(machine_of(text))
+    except UnplannableError as error:
+        found = error.complaint
+        reason = f"{found.reason}; so executions have no promised deadline or cost limit"
+        yield found._replace(reason=reason, warning=True)
 
 
 def _callbacks(machine: dict[str, Any]) -> Iterator[str]:

@@ -39,14 +39,12 @@ class InvocationTarget:
         is_function = resolved.action.annotation("sdk") is True and resolved.has_code and not resolved.composite
         self.sdk = is_function or resolved.workflow
         self.parameters = ParameterMerger(resolved)
-        self.limits = _declared_limits(resolved)
+        self.limits = declared_limits(resolved)
 
 
-def _declared_limits(resolved: ResolvedAction) -> CallLimits | None:
-    """Return the deadline and the cost limit that a function declares for its calls."""
+def declared_limits(resolved: ResolvedAction) -> CallLimits | None:
+    """Return the deadline and the cost limit that an action declares for its calls."""
     action = resolved.action
-    if resolved.composite or resolved.workflow:
-        return None
     if action.annotation("latency-slo-ms") is None and action.annotation("cost-slo") is None:
         return None
     needs = parse_needs(action)

@@ -14,7 +14,14 @@ from aliquot.live.catalogue.secrets import SecretInUseError, TooManySecretsError
 from aliquot.live.datasets.agent_requests import AgentError, AgentLostError
 from aliquot.live.datasets.volume_files import VolumeFileError
 from aliquot.live.datasets.volumes import TooManyVolumesError, VolumeInUseError, VolumeSizeError
-from aliquot.live.invocations.errors import MALFORMED, NotPromisedError, OverloadedError, PayloadError, RateLimitError
+from aliquot.live.invocations.errors import (
+    MALFORMED,
+    LimitsError,
+    NotPromisedError,
+    OverloadedError,
+    PayloadError,
+    RateLimitError,
+)
 from aliquot.live.invocations.objective import describe_refusal
 from aliquot.live.invocations.sessions.registry import SessionNotFoundError, SessionTooLargeError, TooManySessionsError
 from aliquot.live.store.base import LargePageError, StoreError
@@ -118,6 +125,7 @@ def unsupported_media() -> Refusal:
 _STATUSES: tuple[tuple[type[Exception], int], ...] = (
     (InputError, 400),
     (PayloadError, 400),
+    (LimitsError, 400),
     (SessionNotFoundError, 404),
     (NameTakenError, 409),
     (SecretInUseError, 409),

@@ -31,7 +31,7 @@ from aliquot.live.invocations.activations import note
 from aliquot.live.invocations.call import Call, SharedArguments
 from aliquot.live.invocations.errors import CallRefusedError, NotPromisedError
 from aliquot.live.invocations.metrics import Metrics
-from aliquot.live.invocations.objective import CallLimits, CallObjective
+from aliquot.live.invocations.objective import CallObjective
 from aliquot.live.invocations.platform import Platform
 from aliquot.live.invocations.sessions.registry import SessionNotFoundError, SessionRegistry
 from aliquot.live.node.shared_buffers import NodeBuffers
@@ -181,7 +181,7 @@ class InvokeHandler:
         shared = limits = None
         if exchange.limits is not None or target.limits is not None or (pickled and exchange.content_type != PICKLE):
             try:
-                limits = _limits(exchange, target)
+                limits = limits_of(exchange.limits, target.limits)
                 shared = self._shared_arguments(exchange, payload) if pickled else None
             except Refusal as refusal:
                 exchange.refuse(refusal)
@@ -195,7 +195,7 @@ class InvokeHandler:
         if exchange.began_s is not None:
             call.notes = _gateway_time(exchange.began_s)
         if limits is not None:
-            call.objective = CallObjective(limits)
+            call.objective = CallObjective(limits, declared=exchange.limits is None)
         try:
             limiter.begin(call)
         except CallRefusedError as error:
@@ -315,13 +315,6 @@ def _gateway_time(began_s: float) -> str:
     """Return the annotation with the milliseconds in which the request was read and checked, if there are any."""
     read_ms = round(1000 * (asyncio.get_running_loop().time() - began_s))
     return note("gatewayTime", read_ms) if read_ms else ""
-
-
-def _limits(exchange: Exchange, target: InvocationTarget) -> CallLimits | None:
-    """Return the limits of a call. Raises a 400 for headers that are wrong or on a call that cannot be promised."""
-    if exchange.limits is not None and (target.resolved.composite or target.resolved.workflow):
-        raise Refusal(400, "A deadline or a cost limit is for a call of a single function.")
-    return limits_of(exchange.limits, target.limits)
 
 
 def _is_pickled(content_type: bytes | None, target: InvocationTarget) -> bool:

@@ -10,19 +10,23 @@ from aliquot.core.units import KIB, MIB
 from aliquot.live.catalogue.catalogue import Catalogue
 from aliquot.live.gateway.entities.common import PAGE
 from aliquot.live.gateway.entities.workflows import WorkflowCheck
+from aliquot.live.gateway.http.auth import declared_limits
 from aliquot.live.gateway.http.events import END, HistoryStream, ResponseLimits, wants_events
+from aliquot.live.gateway.http.limits import limit_headers, limits_of
 from aliquot.live.gateway.http.names import check_activation_id, check_name
 from aliquot.live.gateway.http.query import epoch, flag, number, page_of
 from aliquot.live.gateway.http.refusal import Refusal, malformed_query, not_found
 from aliquot.live.gateway.http.routing import Endpoint, Query, Request, Response, json_response, read_json
 from aliquot.live.gateway.resources import execution_views as views
 from aliquot.live.invocations.call import Call
+from aliquot.live.invocations.errors import NotPromisedError
 from aliquot.live.invocations.metrics import Metrics
+from aliquot.live.invocations.objective import CallObjective
 from aliquot.live.invocations.platform import Platform
 from aliquot.live.invocations.trace_context import trace_of
 from aliquot.live.invocations.workflows.control import ExecutionControl, NameInUseError, TaskAnswer
 from aliquot.live.invocations.workflows.definitions import MAX_DEFINITION_BYTES
-from aliquot.live.invocations.workflows.workflows import StartOptions
+from aliquot.live.invocations.workflows.options import StartOptions
 from aliquot.live.store.base import Store
 from aliquot.live.store.executions import ExecutionQuery
 from aliquot.live.store.ids import Ids
@@ -133,6 +137,9 @@ class ExecutionEndpoints:
             self._ids(), principal.namespace, resolved, msgspec.json.encode(value), durable=True,
             transaction=request.transaction, trace=trace_of(request.headers),
         )  # fmt: skip
+        limits = limits_of(limit_headers(request.headers), declared_limits(resolved))
+        if limits is not None:
+            call.objective = CallObjective(limits, declared=limit_headers(request.headers) is None)
         limiter.begin(call)
 
         def done(call: Call) -> None:
@@ -147,8 +154,10 @@ class ExecutionEndpoints:
         except NameInUseError as error:
             limiter.end()
             raise Refusal(409, str(error)) from error
-        except BaseException:
+        except BaseException as error:
             limiter.end()
+            if isinstance(error, NotPromisedError):
+                self._metrics.count(call)
             raise
         if known is not None:
             limiter.end()

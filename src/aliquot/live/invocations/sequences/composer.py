@@ -6,18 +6,22 @@ written in the background, and are on disk before that record.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import structlog
 
 from aliquot.budgets import Budget, BudgetError, Reservation
 from aliquot.clock import now_ms
+from aliquot.core.model import GraphSpec
 from aliquot.core.units import GIB
 from aliquot.live.bodies.large import release
 from aliquot.live.catalogue.resolving import ResolvedAction
-from aliquot.live.invocations.activations import composition_record, note
-from aliquot.live.invocations.call import Call, ChainCall, Follower, NestedCall, SharedArguments
-from aliquot.live.invocations.errors import OverloadedError
+from aliquot.live.invocations.activations import composition_record
+from aliquot.live.invocations.call import Call, Follower, NestedCall, SharedArguments
+from aliquot.live.invocations.errors import CallRefusedError, LimitsError, OverloadedError
+from aliquot.live.invocations.limited_executions import LimitedExecution, not_taken
+from aliquot.live.invocations.sequences.components import CompositionRun
 from aliquot.live.invocations.sequences.frames import ComponentEnd, PickledResult
 from aliquot.live.invocations.sequences.machine import (
     MAX_COMPONENTS,
@@ -27,41 +31,20 @@ from aliquot.live.invocations.sequences.machine import (
     RunAction,
 )
 from aliquot.live.invocations.sequences.payloads import error
+from aliquot.live.invocations.sequences.stages import sequence_graph
 from aliquot.live.invocations.service import Service
 from aliquot.live.invocations.sessions.live_sessions import LiveSessions
-from aliquot.live.invocations.trace_context import trace_within
-from aliquot.live.invocations.workflows.workflows import Workflows, WorkflowSettings
+from aliquot.live.invocations.workflows.options import WorkflowSettings
+from aliquot.live.invocations.workflows.workflows import Workflows
 from aliquot.live.node.base import Outcome, Status
 from aliquot.live.store.base import SMALL_PAYLOAD_BYTES, Store
 from aliquot.live.store.ids import Ids
-from aliquot.live.store.records import SEQUENCE, Action, Activation, FullName, Namespace
+from aliquot.live.store.records import Action, Activation, FullName, Namespace
 
 FAILED = "the composition failed: "
 DEFAULT_PAYLOADS_BYTES = GIB
-_CAUSED_BY = note("causedBy", SEQUENCE)
-
 _log = structlog.get_logger("aliquot.composer")
 ResolveFor = Callable[[str, FullName], ResolvedAction]  # raises `NotFoundError` and `AccessDeniedError`
-
-
-class CompositionRun:
-    """A running composition: its call, the state machine that decides what runs next, and the current component."""
-
-    __slots__ = ("begun", "call", "component", "machine")
-    closed = False
-
-    def __init__(self, call: Call, machine: CompositionMachine) -> None:
-        self.call = call
-        self.machine = machine
-        self.component: Call | None = None
-        self.begun = False  # whether a component has run
-
-    def printed(self, line: str) -> None:
-        """Pass a component's log line to the followers of the composition."""
-        self.call.printed(line)
-
-    def ended(self, call: Call) -> None:
-        """Do nothing, since `done` handles the end of a component."""
 
 
 class Composer:
@@ -81,6 +64,7 @@ class Composer:
         """`payloads` is the memory for payloads. `count` is called with every component that has ended."""
         self._service = service
         self._registry = service.registry
+        self._limited = service.executions
         self.capacity = service.capacity
         self._store = store
         self._resolve = resolve
@@ -92,7 +76,7 @@ class Composer:
         service.nested_calls.on_ended(count)
         self.workflows = Workflows(
             service.registry, store, resolve, run_call=self.enqueue, cancel_call=self.cancel, count=count,
-            payloads=self._payloads, settings=workflows or WorkflowSettings(),
+            payloads=self._payloads, settings=workflows or WorkflowSettings(), limited=service.executions,
         )  # fmt: skip
 
     # --- Platform --------------------------------------------------------------------------
@@ -100,7 +84,11 @@ class Composer:
     def submit(self, call: Call) -> None:
         if call.resolved.composite:
             self._registry.check_open(call.namespace.owner)
-            self._begin(call)
+            graph = self._graph(call)
+            if graph is None:
+                self._begin(call)
+            else:
+                self._limited.decide_later(call.id, self._begin_if_admitted(call, graph))
         elif call.resolved.workflow:
             self.workflows.submit(call)
         else:
@@ -114,8 +102,47 @@ class Composer:
             await self._service.accept(call)
             return
         self._registry.check_open(call.namespace.owner)
-        await self._registry.keep(call)
-        self._begin(call)
+        graph = self._graph(call)
+        limited = None if graph is None else await self._admit(call, graph)
+        if graph is not None and limited is None:
+            raise not_taken(call)
+        try:
+            await self._registry.keep(call)
+        except (CallRefusedError, OverloadedError):
+            self._limited.ended(call.id)
+            raise
+        self._begin(call, limited)
+
+    def _graph(self, call: Call) -> GraphSpec | None:
+        """Return the graph of a composition with limits, or None if it has none that count. Raises `LimitsError`."""
+        if call.objective is None:
+            return None
+        caller = call.namespace.name
+        try:
+            return sequence_graph(call.resolved, lambda name: self._resolve(caller, name), self._limited.flow_of)
+        except LimitsError:
+            if not call.objective.declared:
+                raise
+            call.objective = None
+            return None
+
+    async def _admit(self, call: Call, graph: GraphSpec) -> LimitedExecution | None:
+        return await self._limited.admit(call, graph, lambda _: self._drop_late(call))
+
+    async def _begin_if_admitted(self, call: Call, graph: GraphSpec) -> None:
+        limited = await self._admit(call, graph)
+        if limited is not None:
+            self._begin(call, limited)
+        elif call.done is not None:
+            call.done(call)
+
+    def _drop_late(self, call: Call) -> None:
+        """End a composition whose promise is broken."""
+        composition = self._compositions.get(call.id)
+        if composition is not None:
+            composition.machine.cancel(call.id)
+            if composition.component is not None:
+                self._service.cancel(call.namespace.owner, composition.component.id)
 
     async def accept_all(self, calls: Sequence[Call], record: Activation, event: bytes = b"") -> None:
         await self._registry.keep_all(calls, record, event)
@@ -131,6 +158,7 @@ class Composer:
         if not call.resolved.composite:
             await self._service.detach(call)
             return
+        await self._limited.decided(call.id)
         composition = self._compositions.get(call.id)
         if composition is None or call.durable:
             return
@@ -240,10 +268,10 @@ class Composer:
         resolve, caller = self._resolve, call.namespace.name
         return CompositionMachine(lambda name: resolve(caller, name), self._ids, max_components=self._max_components)
 
-    def _begin(self, call: Call) -> None:
+    def _begin(self, call: Call, limited: LimitedExecution | None = None) -> None:
         call.queue_entry = ""  # its first component marks it as started
         self._registry.add(call)
-        composition = self._compositions[call.id] = CompositionRun(call, self._machine(call))
+        composition = self._compositions[call.id] = CompositionRun(call, self._machine(call), limited)
         machine, at_ms = composition.machine, now_ms()
         self._advance(
             composition,
@@ -274,8 +302,10 @@ class Composer:
             shared = SharedArguments(handed=command.handed is not None, hands_on=command.hands_on)
             if command.handed is not None:
                 shared.buffer, payload = command.handed.shared_buffer, command.handed.pickled
-        make = self._chain if command.chained else self._single
-        component = composition.component = make(composition, command, payload, shared)
+        component = composition.component = composition.component_call(
+            command, payload, shared, partial(self._returned, composition), partial(self._chain_ended, composition),
+            self._ids,
+        )  # fmt: skip
         try:
             self._reserve_payload(composition, component)
         except BudgetError as refusal:
@@ -302,61 +332,6 @@ class Composer:
         component.reserved = Reservation(budget, tenant, len(payload))
         if isinstance(payload, memoryview):
             release(payload)  # a result that is handed on is no longer one that waits for its delivery
-
-    def _single(
-        self,
-        composition: CompositionRun,
-        command: RunAction,
-        payload: bytes | memoryview,
-        shared: SharedArguments | None,
-    ) -> Call:
-        call = composition.call
-        return Call(
-            command.id, call.namespace, command.resolved, payload,
-            transaction=call.transaction,
-            cause=command.cause,
-            notes=_CAUSED_BY,
-            session=call.session,
-            shared=shared,
-            followers=(composition,),
-            done=lambda component: self._returned(composition, component),
-            trace=trace_within(call, command.cause),
-        )  # fmt: skip
-
-    def _chain(
-        self,
-        composition: CompositionRun,
-        command: RunAction,
-        payload: bytes | memoryview,
-        shared: SharedArguments | None,
-    ) -> ChainCall:
-        """Make the call that runs several components in one sandbox, with a nested call for each."""
-        call = composition.call
-        chain = ChainCall(
-            self._ids(),
-            call.namespace,
-            command.resolved,
-            payload,
-            session=call.session,
-            shared=shared,
-            done=lambda ended: self._chain_ended(composition, ended),
-        )
-        trace = trace_within(call, command.cause)
-        for step_id, resolved in ((command.id, command.resolved), *command.chained):
-            step = NestedCall(
-                chain,
-                step_id,
-                resolved,
-                command.payload,
-                transaction=call.transaction,
-                cause=command.cause,
-                notes=_CAUSED_BY,
-                followers=(composition,),
-                done=lambda component: self._returned(composition, component),
-                trace=trace,
-            )
-            chain.steps.append(step)
-        return chain
 
     def _chain_ended(self, composition: CompositionRun, chain: Call) -> None:
         """Handle the end of a chain. Its steps have reported how they ended, unless none could begin."""
@@ -395,5 +370,9 @@ class Composer:
         call, frame = composition.call, close.frame
         del self._compositions[call.id]
         call.run.wait_ms = frame.wait_ms
-        call.outcome = Outcome(close.status, close.result, frame.duration_ms / 1000, tuple(frame.components))
-        self._registry.end(call, composition_record(call, close, now_ms()))
+        notes = {} if composition.limited is None else composition.limited.end()
+        dropped = close.status is not Status.SUCCESS and call.objective is not None and call.objective.dropped
+        call.outcome = Outcome(
+            close.status, close.result, frame.duration_ms / 1000, tuple(frame.components), timed_out=dropped
+        )
+        self._registry.end(call, composition_record(call, close, now_ms(), notes))

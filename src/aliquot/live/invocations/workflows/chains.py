@@ -1,6 +1,6 @@
 """Tasks in a row that run in one sandbox of their group: one dispatch, and results that do not leave it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from aliquot.live.catalogue.needs import reruns_of
 from aliquot.live.catalogue.resolving import ResolvedAction
@@ -9,6 +9,8 @@ from aliquot.live.node.base import StepArgument, StepArguments
 from aliquot.live.store.ids import Ids
 from aliquot.workflow.interpreter import RunTask
 from aliquot.workflow.interpreter.offers import ChainedTask
+from aliquot.workflow.language.records import ChainLink
+from aliquot.workflow.language.resources import read_resource
 from aliquot.workflow.values import ObjectRef, replace_objects
 
 Links = list[tuple[ChainedTask, ResolvedAction]]
@@ -27,6 +29,20 @@ def links_of(command: RunTask, first: ResolvedAction, resolve: Callable[[Chained
     while found and not found[-1][0].may_end:
         found.pop()
     return found
+
+
+def count_links(links: Sequence[ChainLink], first: ResolvedAction, find: Callable[[str], ResolvedAction | None]) -> int:
+    """Return how many of these states will run in the sandbox of the first function, as far as it is known before."""
+    if not _can_be_chained(first):
+        return 0
+    count = 0
+    for number, link in enumerate(links, 1):
+        resource = read_resource(link.resource)
+        resolved = None if resource is None else find(resource.name)
+        if resolved is None or not _can_be_chained(resolved) or _place(resolved) != _place(first):
+            break
+        count = number if link.may_end else count
+    return count
 
 
 def _place(resolved: ResolvedAction) -> tuple[str, str]:

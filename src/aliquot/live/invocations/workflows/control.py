@@ -10,6 +10,7 @@ from msgspec import Struct
 from aliquot.live.invocations.call import Call, Follower
 from aliquot.live.invocations.workflows.definitions import machine_of, with_timeout
 from aliquot.live.invocations.workflows.followed_history import FollowedHistory, HistoryReceiver
+from aliquot.live.invocations.workflows.options import StartOptions
 from aliquot.live.invocations.workflows.records import (
     LogEntry,
     StoredOutcome,
@@ -19,7 +20,7 @@ from aliquot.live.invocations.workflows.records import (
     unpack_log,
 )
 from aliquot.live.invocations.workflows.run import ExecutionRun
-from aliquot.live.invocations.workflows.workflows import StartOptions, Workflows
+from aliquot.live.invocations.workflows.workflows import Workflows
 from aliquot.live.store.base import Store
 from aliquot.live.store.executions import OPEN_STATUS, ExecutionQuery, ExecutionRow, StoredExecution
 from aliquot.workflow.describe import stands

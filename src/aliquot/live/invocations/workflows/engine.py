@@ -58,6 +58,7 @@ class Performer(Struct, frozen=True):
     evaluate: Callable[[ExecutionRun, Evaluate], None]
     finish: Callable[[ExecutionRun, Finish, Activation], None]
     fetch: Callable[[ExecutionRun, list[str], Callable[[Held], None]], None]  # objects from the disk
+    restored: Callable[[ExecutionRun], None]  # called before a run that was read from the store goes on
 
 
 class Step(Struct, frozen=True):
@@ -116,6 +117,7 @@ class ExecutionEngine:
         self.runs[run.id] = run
         run.stepping = True
         self.timers.set(run.id, run.machine.announced)
+        self._performer.restored(run)
         self._perform(run, commands)
         self._continue(run)
 
@@ -259,7 +261,8 @@ class ExecutionEngine:
         output = _output_of([finish])
         known = {**run.objects, **held}
         pickled = make_container(output, known) if output.found and output.names <= known.keys() else None
-        return execution_record(run.id, run.owner, run.info, finish, now_ms(), run.tasks, pickled)
+        notes = None if run.limited is None else run.limited.end()
+        return execution_record(run.id, run.owner, run.info, finish, now_ms(), run.tasks, pickled, notes)
 
     def _submit(self, run: ExecutionRun, step: Step) -> None:
         """Write a step, and go on when it is durable."""
@@ -273,6 +276,8 @@ class ExecutionEngine:
                 self._continue(run)
 
         def refused(error: StoreError) -> None:
+            if run.limited is not None:
+                run.limited.end()
             self._forget(run)
             for _, durable in step.batch:
                 _refuse(durable, error)
@@ -312,6 +317,7 @@ class ExecutionEngine:
     def _perform(self, run: ExecutionRun, commands: list[Command], end: ExecutionEnd | None = None) -> None:
         perform = self._performer
         resting = self.stopping and not run.express  # the next server takes it up
+        run.give_back_stages()
         for command in commands:
             if isinstance(command, RunTask) and not resting:
                 perform.run_task(run, command)

@@ -161,7 +161,7 @@ class Executions:
                 break
             del engine.idle[execution]
             run = engine.runs[execution]
-            if run.express or run.is_followed():
+            if run.express or run.limited is not None or run.is_followed():
                 engine.idle[execution] = engine.clock()
                 continue
             del engine.runs[execution]

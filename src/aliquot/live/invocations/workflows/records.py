@@ -1,10 +1,11 @@
 """Records of executions as they are stored: what is known about one, and the entries of its log."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from aliquot.core.admission.records import Late
 from aliquot.live.invocations.activations import response_of
 from aliquot.live.node.base import Status
 from aliquot.live.store.records import Activation
@@ -30,6 +31,10 @@ class ExecutionInfo(Struct, frozen=True, omit_defaults=True):
     parent: str = ""  # the execution whose task it is; its own id is that of the task
     depth: int = 0  # how many executions it is inside of
     timeout_s: float | None = None  # after which it ends, in place of the definition's TimeoutSeconds
+    deadline_s: float | None = None  # counted from its arrival
+    cost_limit: float | None = None
+    late: Late = Late.RUN
+    promised: bool = False  # that it keeps these limits
 
 
 class TaskBegun(Struct, frozen=True, tag=True):
@@ -117,10 +122,11 @@ def execution_record(
     end_ms: int,
     tasks: Sequence[str],
     pickled: bytes | memoryview | None = None,
+    notes: Mapping[str, Value] | None = None,
 ) -> Activation:
     """Return the activation record of an execution that has ended. Its logs are the ids of its tasks.
 
-    `pickled` is the output with its objects, if it has some.
+    `pickled` is the output with its objects, if it has some. `notes` are further annotations.
     """
     result = result_of(finish)
     annotations: dict[str, Value] = {"path": info.path, "kind": KIND, "status": finish.status, "waitTime": 0}
@@ -128,6 +134,7 @@ def execution_record(
     annotations |= {"session": info.session} if info.session else {}
     annotations |= {"execution": info.parent} if info.parent else {}
     annotations |= {"traceparent": info.trace.partition(" ")[0]} if info.trace else {}
+    annotations |= notes or {}
     name = info.path.partition("/")[2]
     end_ms = max(end_ms, info.started_ms)
     summary = {

@@ -5,12 +5,14 @@ from collections import Counter, deque
 
 from aliquot.live.invocations.activations import note
 from aliquot.live.invocations.call import Call
+from aliquot.live.invocations.limited_executions import LimitedExecution
 from aliquot.live.invocations.workflows.definitions import Definition
 from aliquot.live.invocations.workflows.followed_history import FollowedHistory
 from aliquot.live.invocations.workflows.objects import Held, ValueWithObjects
 from aliquot.live.invocations.workflows.records import ExecutionInfo
 from aliquot.live.store.executions import ExecutionTimer
 from aliquot.workflow.interpreter import Event, Execution
+from aliquot.workflow.stages import PossibleStates
 
 MAX_LISTED_TASKS = 1000  # in the logs of the record
 
@@ -22,8 +24,8 @@ class ExecutionRun:
 
     __slots__ = (
         "begun_tasks", "blocking", "call", "children", "definition", "express", "given", "has_ended", "has_objects",
-        "histories", "inbox", "info", "inner_ms", "log_bytes", "machine", "note", "objects", "queue_entry",
-        "recovering", "rows", "stepping", "stored_timer", "tasks", "unwritten",
+        "histories", "inbox", "info", "inner_ms", "limited", "log_bytes", "machine", "note", "objects", "possible",
+        "queue_entry", "recovering", "rows", "stepping", "stored_timer", "tasks", "unwritten",
     )  # fmt: skip
     closed = False
 
@@ -52,6 +54,8 @@ class ExecutionRun:
         self.objects: Held = {}  # in memory, by id: those of an express execution, and those that have just come
         self.given: ValueWithObjects | None = None  # the input until it has begun, if it has objects
         self.histories: list[FollowedHistory] = []  # that clients follow
+        self.limited: LimitedExecution | None = None  # if it has a deadline or a cost limit
+        self.possible = PossibleStates()
         self.has_objects = False  # it has, or had, some on disk
         self.unwritten: list[str] = []  # of them, those that the next step of a durable execution writes
 
@@ -72,6 +76,11 @@ class ExecutionRun:
     def only_waits(self) -> bool:
         """True if nothing is under way but executions of their own, so that this one need not be in memory."""
         return not self.machine.evaluations and self.machine.tasks.running.keys() <= self.children.keys()
+
+    def give_back_stages(self) -> None:
+        """Give back the stages that will not be called any more, if the execution has a plan."""
+        if self.limited is not None and self.limited.uncalled:
+            self.limited.keep_only(self.possible.of(self.machine.root))
 
     def awaits(self, task: str) -> bool:
         """Return whether a task has not ended yet, or waits for its answer."""

@@ -27,6 +27,7 @@ from aliquot.workflow.interpreter.offers import ChainedTask
 
 MISSING, INTERRUPTED = "Function.Missing", "Function.Interrupted"
 MAX_DEPTH = 16
+MAX_TASKS = 8192  # that are calls now
 INTERRUPTED_CAUSE = "The server stopped {} while the function ran, and its annotation rerun allows {} further runs"
 DURABLE_IN_EXPRESS = (
     "{} is a durable workflow, and an execution that is not durable cannot wait for it; deploy it with durable: false, "
@@ -154,6 +155,8 @@ class TaskCalls:
             trace=trace_within(outer),
         )
         call.task = variables
+        if run.limited is not None and not resolved.workflow and not resolved.composite:
+            call.stage = run.limited.place(task.state)
         return call
 
     def begin(self, run: ExecutionRun, command: RunTask, resolved: ResolvedAction) -> None:
@@ -235,6 +238,7 @@ class TaskCalls:
             following = self._make(run, task, resolved, b"{}", 0, TaskVariables(run.id, run.info.depth + 1, task.key))
             chain.add(following, arguments)
         self._chains[first.id] = chain.call.id
+        chain.call.stage = first.stage
         return chain.call
 
     def _chain_returned(self, run: ExecutionRun, first: Call, chain: TaskChain) -> None:

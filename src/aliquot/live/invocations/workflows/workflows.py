@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET
 
 from aliquot.budgets import Budget
 from aliquot.clock import now_ms
@@ -13,7 +13,14 @@ from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.expressions.workers import ExpressionWorkers
 from aliquot.live.invocations.call import Call, Follower
 from aliquot.live.invocations.call_registry import STORE_RETRY_DELAY_S, CallRegistry, refusal_of
-from aliquot.live.invocations.errors import CallRefusedError, PayloadError, RateLimitError, malformed_payload
+from aliquot.live.invocations.errors import (
+    CallRefusedError,
+    OverloadedError,
+    PayloadError,
+    RateLimitError,
+    malformed_payload,
+)
+from aliquot.live.invocations.limited_executions import LimitedExecutions, not_taken
 from aliquot.live.invocations.rate_limits import steady_clock
 from aliquot.live.invocations.trace_context import pack_trace
 from aliquot.live.invocations.workflows.definitions import with_timeout
@@ -21,6 +28,8 @@ from aliquot.live.invocations.workflows.engine import Performer
 from aliquot.live.invocations.workflows.executions import Executions, end_call
 from aliquot.live.invocations.workflows.loading import restored_call
 from aliquot.live.invocations.workflows.objects import Held, HeldObject, ValueWithObjects, read_container
+from aliquot.live.invocations.workflows.options import PLAIN, StartOptions, WorkflowSettings
+from aliquot.live.invocations.workflows.plans import WorkflowPlans
 from aliquot.live.invocations.workflows.records import ExecutionInfo, execution_record, result_of
 from aliquot.live.invocations.workflows.run import ExecutionRun
 from aliquot.live.invocations.workflows.task_ends import REFUSED, TaskEnd, end_of_child, end_of_row
@@ -34,7 +43,7 @@ from aliquot.live.invocations.workflows.tasks import (
 from aliquot.live.node.base import Outcome
 from aliquot.live.store.base import Store, StoreError
 from aliquot.live.store.records import Activation, name_of_owner
-from aliquot.workflow.errors import DATA_LIMIT
+from aliquot.workflow.errors import DATA_LIMIT, TIMEOUT
 from aliquot.workflow.interpreter import (
     Evaluate,
     Execution,
@@ -44,33 +53,12 @@ from aliquot.workflow.interpreter import (
     StopAsked,
     TaskEnded,
 )
-from aliquot.workflow.interpreter.commands import FAILED
-from aliquot.workflow.values import MAX_VALUE_SIZE, Value
+from aliquot.workflow.interpreter.commands import ABORTED, FAILED
+from aliquot.workflow.values import MAX_VALUE_SIZE
 
-MAX_OPEN_EXECUTIONS = 10_000  # of a namespace
-MAX_TASKS = 8192  # that are calls now
 PARENT_ENDED = "the execution that it was a task of has ended"
 TOO_LARGE = "The input has {} bytes; a workflow takes {} at most."
 TOO_MANY = "Too many open executions in the namespace (count: {}, allowed: {})."
-
-
-class StartOptions(Struct, frozen=True):
-    """Options for the start of an execution, besides the workflow and the caller."""
-
-    name: str = ""
-    value: Value | UnsetType = UNSET  # the input; the call's payload if it is unset
-    timeout_s: float | None = None
-
-
-PLAIN = StartOptions()
-
-
-class WorkflowSettings(Struct, frozen=True):
-    """The limits of executions, and the workers that evaluate their expressions."""
-
-    max_open: int = MAX_OPEN_EXECUTIONS  # executions of a namespace that have not ended
-    max_tasks: int = MAX_TASKS  # of all executions, that are calls now; a namespace has half of the rest
-    expressions: ExpressionWorkers | None = None  # made if they are not given
 
 
 class Workflows:
@@ -87,6 +75,7 @@ class Workflows:
         count: Callable[[Call], None],
         payloads: Budget,
         settings: WorkflowSettings,
+        limited: LimitedExecutions,
         clock: Callable[[], float] | None = None,
     ) -> None:
         """`run_call` and `cancel_call` pass the calls of tasks to the platform."""
@@ -95,7 +84,11 @@ class Workflows:
         self._cancel_call = cancel_call
         self._max_open = settings.max_open
         self.expressions = settings.expressions or ExpressionWorkers(lambda _: None)
-        performer = Performer(self._run_task, self._cancel_task, self._evaluate, self._finish, self._fetch)
+        self._limited = limited
+        self._plans = WorkflowPlans(limited, resolve, self._drop_late)
+        performer = Performer(
+            self._run_task, self._cancel_task, self._evaluate, self._finish, self._fetch, self._plans.restored
+        )
         self.executions = Executions(store, clock or steady_clock(), performer)
         self._engine = self.executions.engine
         self._calls = TaskCalls(resolve, run_call, self._task_ended, self._fetch, count, payloads, settings.max_tasks)
@@ -107,16 +100,26 @@ class Workflows:
         self._registry.check_open(call.namespace.owner)
         run = self._make(call)
         run.blocking = True
+        graph = self._plans.graph(run)
+        if graph is None:
+            self._begin_awaited(run)
+        else:
+            self._plans.begin_if_admitted(run, graph, self._begin_awaited)
+
+    def _begin_awaited(self, run: ExecutionRun) -> None:
         if run.express:
-            self._registry.add(call)
-        self._begin(run, failed=lambda error: _drop(call, error.public))
+            self._registry.add(run.call)
+        self._begin(run, failed=lambda error: _drop(run.call, error.public))
 
     async def accept(self, call: Call, start: StartOptions = PLAIN) -> None:
         """Take a call that is acknowledged before it runs. It is durable on return."""
         self._registry.check_open(call.namespace.owner)
         run = self._make(call, start)
+        graph = self._plans.graph(run)
+        if graph is not None and not await self._plans.admit(run, graph):
+            raise not_taken(call)
         if run.express:
-            await self._registry.keep(call)
+            await self._keep(run)
             self._registry.add(call)
             run.queue_entry = call.id
             self._begin(run)
@@ -127,6 +130,14 @@ class Workflows:
             await durable
         except StoreError as error:
             raise refusal_of(error) from error
+
+    async def _keep(self, run: ExecutionRun) -> None:
+        try:
+            await self._registry.keep(run.call)
+        except (CallRefusedError, OverloadedError):
+            if run.limited is not None:
+                run.limited.end()
+            raise
 
     def enqueue(self, call: Call) -> None:
         """Run a call that is in the store's queue, or is a component or a task of another."""
@@ -149,6 +160,7 @@ class Workflows:
 
     async def detach(self, call: Call) -> None:
         """Make a submitted call durable, because its caller stops waiting."""
+        await self._limited.decided(call.id)
         run = self._engine.runs.get(call.id)
         if run is None:
             return
@@ -326,6 +338,10 @@ class Workflows:
                 await asyncio.sleep(STORE_RETRY_DELAY_S)
         then({name: HeldObject(body) for name, body in found.items()})
 
+    def _drop_late(self, run: ExecutionRun, reason: str) -> None:
+        """End an execution whose promise is broken."""
+        self._engine.post(run, StopAsked(TIMEOUT, reason))
+
     def _cancel_task(self, run: ExecutionRun, task: str) -> None:
         if task in run.children:
             self.executions.spawn(self.executions.post(run.owner, task, StopAsked(cause=PARENT_ENDED)))
@@ -341,7 +357,8 @@ class Workflows:
     def _finish(self, run: ExecutionRun, finish: Finish, record: Activation) -> None:
         call, result = run.call, result_of(finish)
         seconds = (record.end - record.start) / 1000
-        call.outcome = Outcome(result.status, result.body, seconds, tuple(run.tasks), record.pickled)
+        dropped = finish.status == ABORTED and call.objective is not None and call.objective.dropped
+        call.outcome = Outcome(result.status, result.body, seconds, tuple(run.tasks), record.pickled, timed_out=dropped)
         if run.express:
             parent = self._engine.runs.get(run.info.parent)
             if parent is not None and run.machine.device_ms:
