@@ -9,7 +9,7 @@ from aliquot.config import PolicySettings, make_params
 from aliquot.core.admission.interfaces import Admission
 from aliquot.core.errors import InputError
 from aliquot.core.interfaces import Batching, Eviction, KeepAlive, Packing, Params, Prefetching, Queueing, Sharing
-from aliquot.core.provisioning.holds import Provisioning
+from aliquot.core.provisioning.policy import Provisioning
 from aliquot.core.scheduler import Scheduler
 from aliquot.policies.admission import ADMISSION
 from aliquot.policies.batching import BATCHING

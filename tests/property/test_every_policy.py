@@ -305,3 +305,23 @@ def test_a_flood_in_tight_memory_does_not_starve_a_call_that_must_displace_other
     wait_s = recorder.flows[next(key for key in recorder.flows if key.function == "single")].wait_s[0]
     charge_s = 0.1 + 0.5  # the largest of the others
     assert wait_s <= flows * (2 + 2) * charge_s * concurrency + 3
+
+
+@pytest.mark.parametrize("policy", ["fair_resident", "fcfs", "exclusive"])
+@examples_divided_by(8)
+@given(seed=st.integers(0, 2**32))
+def test_sandboxes_that_move_at_random_lose_no_call(policy, seed):
+    chaos = ChaosShell(
+        policy,
+        devices=[device(f"gpu-{number}", concurrency=4, memory_bytes=8 * GIB) for number in (1, 2, 3)],
+        functions=[
+            function("half", share=0.5),
+            function("whole"),
+            replace(function("together", share=0.25), batch=4),
+            replace(function("arena", share=0.3, memory_bytes=0), run_bytes=GIB),
+        ],
+        seed=seed,
+        keepalive="none",
+    )
+    chaos.run_steps(200)
+    assert chaos.ended

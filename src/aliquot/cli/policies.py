@@ -9,7 +9,7 @@ from msgspec.structs import fields
 from aliquot.cli.console import output
 from aliquot.core.admission.interfaces import Admission
 from aliquot.core.interfaces import Batching, Eviction, KeepAlive, Packing, Params, Prefetching, Queueing, Sharing
-from aliquot.core.provisioning.holds import Provisioning
+from aliquot.core.provisioning.policy import Provisioning
 from aliquot.policies.admission import ADMISSION
 from aliquot.policies.batching import BATCHING
 from aliquot.policies.eviction import EVICTION

@@ -57,6 +57,8 @@ class AheadState:
             return None
         if sandbox.retired is not None or sandbox.slice is not None or not sandbox.device.slots:
             return None  # it is to stop, or shares a device, or its node gets no work
+        if sandbox.move is not None:
+            return None  # one slot is kept for it on the other device
         if sandbox.device.plan is not None:
             return None  # promised calls need its slot
         return None if invocation.session is not None or invocation.own_sandbox else sandbox

@@ -173,6 +173,24 @@ class CancelFetch(Struct, frozen=True, tag=True, gc=False):
     node: str = ""
 
 
+class Move(Struct, frozen=True, tag=True, gc=False):
+    """Move a live sandbox to another device, even while it runs. Answered by `SandboxMoved` or `MoveFailed`."""
+
+    move: int
+    sandbox: int
+    to: Place
+    reason: str
+
+
+class WantDevices(Struct, frozen=True, tag=True, gc=False):
+    """Tell whatever scales the cluster how many devices of a kind the demand that is foreseen takes."""
+
+    kind: str
+    count: int
+    by_s: float  # seconds within which they are wanted
+    reason: str
+
+
 class WakeAt(Struct, frozen=True, tag=True, gc=False):
     """Send `Woke` at that time. A later `WakeAt` replaces an earlier one."""
 
@@ -197,5 +215,7 @@ Command: TypeAlias = (
     | Predict
     | Fetch
     | CancelFetch
+    | Move
+    | WantDevices
     | WakeAt
 )

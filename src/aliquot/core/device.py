@@ -13,6 +13,7 @@ from aliquot.core.tenant_slots import TenantSlots
 if TYPE_CHECKING:
     from aliquot.core.admission.lanes import DevicePlan
     from aliquot.core.flow import Flow
+    from aliquot.core.provisioning.relocation import SandboxMove
 
 
 class Device:
@@ -21,8 +22,8 @@ class Device:
     __slots__ = (
         "active_slices", "bounded", "default_share", "device_class", "evictable_bytes", "flows", "freed", "group",
         "host", "index", "kept", "kept_bytes", "last_dispatch", "level", "listed", "max_slots", "measured_utilisation",
-        "memory_bytes", "memory_order", "node", "plan", "pool_order", "pool_slots", "resident_bytes", "running",
-        "sandboxes", "shares_used", "sliced", "slots", "spec", "taken", "tenant_slots", "unused",
+        "memory_bytes", "memory_order", "moves", "node", "plan", "pool_order", "pool_slots", "resident_bytes",
+        "running", "sandboxes", "shares_used", "sliced", "slots", "spec", "taken", "tenant_slots", "unused",
     )  # fmt: skip
 
     def __init__(
@@ -71,6 +72,7 @@ class Device:
         self.active_slices: dict[int, Slice] = {}  # by sandbox; used only when allotments depend on each other
         self.sandboxes: dict[int, Sandbox] = {}
         self.unused: dict[int, Sandbox] = {}  # started ahead and never used, which make room first
+        self.moves: dict[int, SandboxMove] = {}  # of sandboxes that leave it or come to it
 
     @property
     def utilisation(self) -> float:

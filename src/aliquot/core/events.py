@@ -278,6 +278,8 @@ class DemandRow(Struct, frozen=True, gc=False):
     high: float  # 95 %
     measured: float  # calls at once lately
     model: str = ""  # that says so
+    ends_s: float = 0  # seconds until the window ends
+    later: tuple[float, ...] = ()  # the chance in each of the windows that follow
 
 
 class DemandForecast(Struct, frozen=True, tag=True):
@@ -285,6 +287,35 @@ class DemandForecast(Struct, frozen=True, tag=True):
 
     rows: tuple[DemandRow, ...]
     valid_s: float
+
+
+class CallExpected(Struct, frozen=True, tag=True, gc=False):
+    """A call of the function is known to come: by an alarm, a sequence, a workflow or a session."""
+
+    tenant: str
+    function: str
+    at: float
+    source: str  # for people to read, such as `alarm every-minute`
+
+
+class MoveAsked(Struct, frozen=True, tag=True, gc=False):
+    """The operator asked to move a sandbox to another device."""
+
+    sandbox: int
+    to: str
+
+
+class SandboxMoved(Struct, frozen=True, tag=True, gc=False):
+    """The sandbox of this move is on the other device now."""
+
+    move: int
+
+
+class MoveFailed(Struct, frozen=True, tag=True, gc=False):
+    """The sandbox of this move stays where it was."""
+
+    move: int
+    reason: str
 
 
 class Woke(Struct, frozen=True, tag=True, gc=False):
@@ -325,5 +356,9 @@ Event: TypeAlias = (
     | FetchEnded
     | DatasetRemoved
     | DemandForecast
+    | CallExpected
+    | MoveAsked
+    | SandboxMoved
+    | MoveFailed
     | Woke
 )

@@ -29,8 +29,8 @@ class Flow:
     """The queue of one tenant's function, with its sandboxes and estimates."""
 
     __slots__ = (
-        "ahead", "arrivals", "batches", "classes", "closed", "domain", "expiry", "first_arrival", "held_back",
-        "idle_by_device", "in_flight", "index", "interarrival_deviation_s", "kept", "key", "last_arrival",
+        "ahead", "arrivals", "batches", "classes", "closed", "domain", "expected", "expiry", "first_arrival",
+        "held_back", "idle_by_device", "in_flight", "index", "interarrival_deviation_s", "kept", "key", "last_arrival",
         "last_serviced", "misfit", "node_wait", "outlook", "places", "promised", "queue", "queued",
         "recent_interarrival_s", "riders", "run_estimate_s", "run_estimates_s", "sandboxes", "sandboxes_on", "spec",
         "start_estimate_s", "tenant_weight", "timer_at", "weight",
@@ -48,6 +48,7 @@ class Flow:
         self.held_back: OrderedDict[str, Invocation] = OrderedDict()  # see `waiting.py`
         self.promised: OrderedDict[str, Invocation] = OrderedDict()  # calls with an objective that are not dispatched
         self.outlook: Outlook | None = None  # bounds of its times, from its first call with an objective on
+        self.expected: tuple[float, ...] = ()  # when calls are known to come (`provisioning/expected.py`)
         self.closed = False  # its function is removed, but invocations in flight may finish
         self.in_flight = 0
         self.riders = 0  # invocations in flight that have no slot, because they ride along in a batch

@@ -120,6 +120,9 @@ class Queueing(ABC):
     def finished(self, flow: FlowView, invocation: InvocationView, view: View) -> None:
         """Called when the invocation is no longer in flight, however it ended. Estimates are up to date."""
 
+    def moved(self, flow: FlowView, invocation: InvocationView, source: DeviceView, to: DeviceView, view: View) -> None:
+        """Called when the sandbox of an invocation in flight has moved to another device."""
+
     def virtual_time(self, flow: FlowView) -> float | None:
         """Return the service that the flow has had by the policy's count, for display, or None if it has no count."""
         return None

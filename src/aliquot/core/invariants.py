@@ -60,8 +60,9 @@ def violations(scheduler: Scheduler) -> Iterator[str]:
 
 def _device(device: Device, scheduler: Scheduler) -> Iterator[str]:
     name = device.spec.name
-    in_flight = sum(sandbox.slots_taken for sandbox in device.sandboxes.values())
-    shares = sum(sandbox.share_taken for sandbox in device.sandboxes.values())
+    coming = [move for move in device.moves.values() if move.to is device]
+    in_flight = len(coming) + sum(sandbox.slots_taken for sandbox in device.sandboxes.values())
+    shares = sum(sandbox.share_taken for sandbox in device.sandboxes.values()) + sum(move.share for move in coming)
     slots, extra = device.spec.concurrency, device.spec.extra_slots
     pooled = any(domain.view.pools_slots for domain in scheduler.registry.domains.values())
     if pooled:
@@ -73,6 +74,7 @@ def _device(device: Device, scheduler: Scheduler) -> Iterator[str]:
     ):
         yield f"{name} counts {device.shares_used} of its compute used, it is {shares}"
     resident = sum(s.bytes * s.holds_memory + s.run_bytes for s in device.sandboxes.values())
+    resident += sum(move.bytes for move in coming)
     if device.resident_bytes != resident or device.free_bytes < 0:
         yield f"{name} ({device.spec.memory_bytes} bytes) counts {device.resident_bytes} resident, there are {resident}"
     evictable = sum(s.evictable_bytes for s in device.sandboxes.values())
@@ -112,6 +114,7 @@ def _tenant_slots(scheduler: Scheduler) -> Iterator[str]:
     for device in scheduler.registry.devices.values():
         if device.spec.extra_slots:
             held.update(s.flow.key.tenant for s in device.sandboxes.values() for _ in range(s.slots_taken))
+            held.update(move.sandbox.flow.key.tenant for move in device.moves.values() if move.to is device)
     if slots.held != held or slots.running != held.total():
         yield f"tenants are counted to hold the slots {slots.held}, they hold {held}"
     queued = sorted(

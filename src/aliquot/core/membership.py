@@ -74,6 +74,8 @@ class Membership:
         device = self._registry.device(event.device)
         for sandbox in list(device.sandboxes.values()):
             self._calls.lose(sandbox, f"device {event.device} was lost", now=self.now)
+        for move in list(device.moves.values()):
+            move.end()
         self._registry.remove_devices([device])
         self._follow_fits(wait=False)
 

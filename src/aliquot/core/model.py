@@ -45,6 +45,7 @@ class DeviceSpec(Struct, frozen=True):
     node: str = ""  # the node it belongs to; a machine alone has no name
     price: float | None = None  # of a second of the whole device; None means the default of its kind
     lanes: int | None = None  # runs that are planned on it at once; None means D, at most `MAX_LANES`
+    movable: bool = False  # its driver can move a live sandbox to another device of this kind
 
     @property
     def price_s(self) -> float:

@@ -78,7 +78,7 @@ class Pool:
         sandbox = self._add(self.started + 1, flow, devices)
         sandbox.began = now
         mark_unused(sandbox)
-        self._add_idle(sandbox, now=now)
+        self.add_idle(sandbox, now=now)
         if self.slots is not None or sandbox.host.limit is not None:
             make_stoppable(sandbox, self.slots, now=now)
         self._outbox.append(StartSandbox(sandbox.id, *flow.key, sandbox.place, "", purpose, reason))
@@ -164,7 +164,7 @@ class Pool:
         sandbox.invocation = None
         if sandbox.lane is not None:
             return
-        self._add_idle(sandbox, now=now)
+        self.add_idle(sandbox, now=now)
         if self.slots is not None or sandbox.host.limit is not None:
             make_stoppable(sandbox, self.slots, now=now)
         if self._expires_sandboxes:
@@ -203,7 +203,7 @@ class Pool:
         sandbox.change(SandboxChange.READY)
         if sandbox.idle:
             sandbox.flow.idle_at(sandbox.device).not_resident.pop(sandbox.id)
-            self._add_idle(sandbox, now=now)
+            self.add_idle(sandbox, now=now)
             for device in sandbox.devices:
                 if sandbox.unused:
                     device.evictable_bytes -= sandbox.bytes  # it was counted from its start on
@@ -218,6 +218,8 @@ class Pool:
 
     def drop(self, sandbox: Sandbox) -> None:
         """Remove a sandbox that is gone from all lists and counts."""
+        if sandbox.move is not None:
+            sandbox.move.end()
         if sandbox.planned:
             vacate(sandbox)
         if sandbox.idle:
@@ -300,7 +302,8 @@ class Pool:
         if not idle.resident:
             flow.domain.policy.residency_changed(flow, device)
 
-    def _add_idle(self, sandbox: Sandbox, *, now: float) -> None:
+    def add_idle(self, sandbox: Sandbox, *, now: float) -> None:
+        """List a sandbox among the idle ones of its flow and its devices."""
         device, flow = sandbox.device, sandbox.flow
         idle = flow.idle_at(device)
         if sandbox.state is not WARM:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from aliquot.core.admission.objective import Objective
     from aliquot.core.device import Device
     from aliquot.core.flow import Flow
+    from aliquot.core.provisioning.relocation import SandboxMove
 
 
 class SessionState:
@@ -159,9 +160,9 @@ class Sandbox:
 
     __slots__ = (
         "ahead", "batch", "began", "bytes", "deferred_expiry", "device", "devices", "expiry", "flow", "host",
-        "host_bytes", "host_candidate", "id", "invocation", "lane", "occupies", "place", "planned", "pool_candidate",
-        "ready_at", "reload_s", "retired", "run_bytes", "session", "sizes_run", "slice", "state", "timer_at",
-        "unload_when_ready", "unused", "uses",
+        "host_bytes", "host_candidate", "id", "invocation", "lane", "move", "occupies", "place", "planned",
+        "pool_candidate", "ready_at", "reload_s", "retired", "run_bytes", "session", "sizes_run", "slice",
+        "state", "timer_at", "unload_when_ready", "unused", "uses",
     )  # fmt: skip
 
     def __init__(self, number: int, flow: "Flow", devices: "tuple[Device, ...]") -> None:
@@ -198,6 +199,7 @@ class Sandbox:
         self.lane: Lane | None = None  # that it is pinned to, because blocks count on it; it is not idle then
         self.occupies: tuple[Lane, ...] = ()  # lanes that its run takes
         self.planned = False  # its run is counted in the plan of its devices
+        self.move: SandboxMove | None = None  # while it moves to another device
 
     @property
     def idle(self) -> bool:

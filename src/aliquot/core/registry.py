@@ -201,6 +201,7 @@ class Registry:
         self.misfits.pop(flow.index, None)
         self._whole.pop(flow.index, None)
         self.refitted.pop(flow.index, None)
+        flow.domain.view.expected.pop(flow.index, None)
         flow.domain.policy.closed(flow, flow.domain.view)
 
     def bound_host_memory(self, name: str, limit: int) -> None:

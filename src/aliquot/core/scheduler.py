@@ -59,7 +59,8 @@ from aliquot.core.lifecycle import BUSY, FINISH, QUEUED, SandboxState
 from aliquot.core.membership import Membership
 from aliquot.core.pool import Pool
 from aliquot.core.prefetching.by_node import NodePrefetchers
-from aliquot.core.provisioning.holds import Holds, Provisioning
+from aliquot.core.provisioning.foresight import Foresight
+from aliquot.core.provisioning.policy import Provisioning
 from aliquot.core.provisioning.provisioner import Provisioner
 from aliquot.core.records import Invocation, Sandbox
 from aliquot.core.registry import Registry
@@ -102,7 +103,9 @@ class Scheduler:
         parts = self.registry, self.pool, self.slices, self.prefetcher
         self._dispatcher = Dispatcher(*parts, batching, plan, self._outbox)
         self._membership = Membership(self.registry, self.pool, self._calls, self._timers, self.prefetcher, node_wait_s)
-        self.holds = Holds(provisioning, self.provisioner, self.registry, plan, self._timers)
+        ahead = self.registry, self.pool, self.slices, plan, self._timers, self._outbox
+        self.foresight = Foresight(provisioning, self.provisioner, *ahead)
+        self._expected = self.foresight.expected
         self.admitter = Admitter(admission, plan, promises, self.pool, self._calls, self._dispatcher, self._outbox)
         self._plans = plan.devices
         self._arrivals = 0
@@ -124,7 +127,7 @@ class Scheduler:
         return {
             **{kind: partial(self._membership_changed, handle) for kind, handle in self._membership.handlers().items()},
             **self.admitter.handlers(),
-            **self.holds.handlers(),
+            **self.foresight.handlers(),
             UtilisationMeasured: lambda event: self.registry.measured(event.device, event.utilisation),
             TenantWeightSet: lambda event: self.registry.set_weight(event.tenant, event.weight),
             FunctionDeployed: self._deployment.deployed,
@@ -176,8 +179,9 @@ class Scheduler:
             self.admitter.step_again(now)
         else:
             self._dispatcher.decide(self._domains, now=now)
-        if self.pool.short_flows:
+        if self.pool.short_flows or self._expected.next_at <= now:
             self.provisioner.hold_next(now=now)
+            self._expected.start_due()
         if self.prefetcher.needs_decision:
             self.prefetcher.decide(now=now)
         heap = self._timers.heap
@@ -192,7 +196,7 @@ class Scheduler:
 
     def _request_wake(self, now: float) -> None:
         """Request a wake-up for the next timer or a policy, unless the shell knows of one that comes as early."""
-        timers, earliest = self._timers, inf
+        timers, earliest = self._timers, self._expected.next_at
         for domain in self._domains:
             wake = domain.policy.wake_at()
             if wake is not None and now < wake < earliest:
@@ -321,6 +325,7 @@ class Scheduler:
             raise EventError(f"it was not {expected}: {sandbox.describe()}")
         self.provisioner.ready(sandbox, now=self.now)
         self.pool.ready(sandbox, now=self.now)
+        self.foresight.moves.ready(sandbox)
         if sandbox.invocation is not None:
             self._dispatcher.run(sandbox, sandbox.invocation, now=self.now)
         self.admitter.sandbox_ready(sandbox, cold=expected is SandboxState.STARTING, now=self.now)

@@ -168,6 +168,8 @@ class FlowView(Protocol):
     @property
     def start_estimate_s(self) -> float | None: ...  # measured cold starts
     @property
+    def expected(self) -> Sequence[float]: ...  # when calls are known to come, the earliest first
+    @property
     def sandboxes(self) -> "Mapping[int, SandboxView]": ...
     @property
     def sandboxes_on(self) -> Mapping[int, int]: ...  # their number by index of device, if it may have one on each
@@ -200,7 +202,9 @@ class View:
     there are. Among more devices they are a few, in a fixed order, so that a decision costs the same on any number.
     """
 
-    __slots__ = ("classes", "devices", "devices_per_node", "freed", "index", "many", "now", "packing", "pools_slots")
+    __slots__ = (
+        "classes", "devices", "devices_per_node", "expected", "freed", "index", "many", "now", "packing", "pools_slots",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -218,6 +222,7 @@ class View:
         self.classes: Sequence[DeviceClass] = ()  # of these devices
         self.many = False  # whether there are too many to look at each of them
         self.devices_per_node = 1.0  # mean over the nodes, or 1 without any
+        self.expected: dict[int, FlowView] = {}  # flows of which calls are known to come
         self.freed: dict[int, Device] = {}  # devices where a slot or memory was freed since the policy last chose
 
     def set_classes(self, classes: Iterable[DeviceClass]) -> None:

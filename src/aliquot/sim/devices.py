@@ -30,6 +30,7 @@ class DeviceKind(Struct, frozen=True, forbid_unknown_fields=True):
     speed: float = 1
     price: float | None = None  # of a second of the whole device
     lanes: int | None = None  # runs that are planned on it at once
+    movable: bool = False  # live sandboxes can move between two of them
 
 
 def parse_devices(
@@ -52,7 +53,10 @@ def parse_devices(
         slots = about.concurrency or concurrency
         devices.extend(
             DeviceSpec(
-                f"{kind}-{number}", kind, memory, slots, bandwidth, about.speed, price=about.price, lanes=about.lanes
+                *(f"{kind}-{number}", kind, memory, slots, bandwidth, about.speed),
+                price=about.price,
+                lanes=about.lanes,
+                movable=about.movable,
             )
             for number in range(1, int(match[2]) + 1)
         )

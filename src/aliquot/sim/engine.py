@@ -20,6 +20,7 @@ from aliquot.core.commands import (
     Fail,
     Fetch,
     LoadMemory,
+    Move,
     Predict,
     Promise,
     Reject,
@@ -29,6 +30,7 @@ from aliquot.core.commands import (
     StopSandbox,
     UnloadMemory,
     WakeAt,
+    WantDevices,
 )
 from aliquot.core.domain import domain_of
 from aliquot.core.errors import SchedulerError
@@ -153,6 +155,8 @@ class Simulation:
             UnloadMemory: self._move_bytes,
             SetSlice: self._machine.set_slice,
             StopSandbox: self._machine.stop,
+            Move: self._machine.move,
+            WantDevices: lambda command, now: None,  # nothing scales here
             WakeAt: self._set_wake,
             Predict: self._fabric.predict,
             Fetch: self._fabric.fetch,

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from aliquot.core.clock import after, between
-from aliquot.core.commands import LoadMemory, Run, SetSlice, StartSandbox, StopSandbox
-from aliquot.core.events import MemoryLoaded, RunFinished, SandboxStarted
+from aliquot.core.commands import LoadMemory, Move, Run, SetSlice, StartSandbox, StopSandbox
+from aliquot.core.events import MemoryLoaded, RunFinished, SandboxMoved, SandboxStarted
 from aliquot.core.model import CPU, DeviceSpec, FunctionSpec, Times
 from aliquot.core.places import Place
 from aliquot.sim.contention import ComputeClaim, InterferenceCurve, divide_compute
@@ -26,11 +26,12 @@ class FunctionPlacement:
     """
 
     __slots__ = (
-        "accelerated", "bytes_to_move", "declared", "demand", "device", "devices", "price_s", "run_s", "share", "speed",
-        "times", "total",
+        "accelerated", "bytes_to_move", "declared", "demand", "device", "devices", "function", "price_s", "run_s", "share",
+        "speed", "times", "total",
     )  # fmt: skip
 
     def __init__(self, function: FunctionSpec, device: DeviceSpec, place: Place) -> None:
+        self.function = function.name
         self.device = device.name
         self.devices = place
         self.speed = device.speed
@@ -111,6 +112,21 @@ class SimulatedMachine:
             self._queue.add(after(now, times.load_s or 0), loaded)
             return
         self._transfer(sandbox, times, now, lambda at: self._queue.add(at, loaded))
+
+    def move(self, command: Move, now: float) -> None:
+        """Move a sandbox to another device. That takes as long as to load its bytes. A run goes on there."""
+        placement = self._sandboxes[command.sandbox]
+        self._queue.add(after(now, placement.times.load_s or 0), partial(self._moved, command))
+
+    def _moved(self, command: Move, now: float) -> None:
+        sandbox, before = command.sandbox, self._sandboxes.get(command.sandbox)
+        if before is None:  # it was stopped meanwhile
+            return
+        self._sandboxes[sandbox] = self._find_placement(before.function, command.to)
+        if self.shares_compute and sandbox in self._compute[before.device]:
+            use = self._compute[before.device].take(sandbox, now)
+            self._compute[command.to[0]].begin(sandbox, use, now)
+        self._queue.add(now, SandboxMoved(command.move))
 
     def stop(self, command: StopSandbox, now: float) -> None:
         """Remove an idle sandbox and abort its transfers. The core ignores events about it that are already queued."""

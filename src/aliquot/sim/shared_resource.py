@@ -58,6 +58,15 @@ class SharedResource(Generic[K]):
                 self._queue.cancel(use.entry)
         self._schedule_ends(now)
 
+    def take(self, key: K, now: float) -> ResourceUse:
+        """Remove a use that goes on elsewhere, and return it with the work that is left."""
+        self._count_work(now)
+        use = self._uses.pop(key)
+        self._queue.cancel(use.entry)
+        use.entry = -1
+        self._schedule_ends(now)
+        return use
+
     def update_paces(self, now: float) -> None:
         """Schedule all ends again, after a change that affects the paces."""
         self._count_work(now)

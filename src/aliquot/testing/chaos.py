@@ -7,6 +7,8 @@ step, and every invocation must end exactly once.
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
+from msgspec.structs import replace
+
 from aliquot.core.admission.records import Late, Prefer
 from aliquot.core.clock import after
 from aliquot.core.commands import (
@@ -17,6 +19,7 @@ from aliquot.core.commands import (
     Fail,
     Fetch,
     LoadMemory,
+    Move,
     Predict,
     Promise,
     Reject,
@@ -58,10 +61,13 @@ from aliquot.core.places import Place
 from aliquot.policies.batching import BATCHING
 from aliquot.testing.chaos_fabric import ChaosFabric
 from aliquot.testing.chaos_graphs import ChaosGraphs
+from aliquot.testing.chaos_moves import ChaosMoves
+from aliquot.testing.chaos_promises import ChaosPromises
 from aliquot.testing.harness import Harness
 
 MAX_WAKES = 200  # in a row without anything under way, after which a call is taken to wait for ever
 SESSIONS = ("s1", "s2", "s3")
+MOVABLE = 0.7  # probability that the driver of a device moves live sandboxes
 RARELY = 0.2  # probability of a failure in a batch
 
 
@@ -82,7 +88,7 @@ class ChaosShell:
     ) -> None:
         """Make a shell with these devices. Nodes with a name are lost, suspected and drained as a whole, too."""
         self._random = Random(seed)
-        self._devices = list(devices)
+        self._devices = devices = [replace(one, movable=self._random.random() < MOVABLE) for one in devices]
         self._functions = list(functions)
         self._harness = Harness(
             policy,
@@ -98,6 +104,7 @@ class ChaosShell:
         if host_memory_bytes is not None:
             self._harness.send(*(HostMemorySet(host_memory_bytes, node) for node in nodes))
         self.fabric = ChaosFabric(self._random, self._harness.scheduler.prefetcher.policy.limits)
+        self.moves = ChaosMoves(self._random)
         self._wake: float | None = None
         self._present = {device.name: device for device in devices}
         self._host_memory_bytes = host_memory_bytes
@@ -109,9 +116,8 @@ class ChaosShell:
         self._alive: dict[int, Place] = {}  # places of live sandboxes
         self._open: dict[str, None] = {}  # invocations that have not ended
         self._objectives = admission != "accept_all"  # calls have deadlines and cost limits
-        self._promised: dict[str, None] = {}  # promises that are neither kept nor broken
-        self.promises = 0
-        self.broken: dict[str, str] = {}  # blame by invocation
+        self._promises = ChaosPromises()
+        self.broken = self._promises.broken
         self.ended: dict[str, str] = {}  # name of the last command, by invocation
         self._calls = 0
         self._graphs = ChaosGraphs(self._random)
@@ -130,14 +136,10 @@ class ChaosShell:
             (2, self._add_device),
             (2, self._change_node),
             (2, self._return_node),
-            (2, self._change_weight),
+            (2, lambda: [TenantWeightSet(self._tenant(), self._random.choice((0.5, 1, 3)))]),
             (2, self._measure),
-            (3, lambda: self.fabric.forecast(self._deployed)),
-            (2, lambda: self.fabric.begin_session(self._tenant(), self._random.choice(SESSIONS))),
-            (2, lambda: self.fabric.end_session(self._tenant(), self._random.choice(SESSIONS))),
-            (8, self.fabric.predict),
-            (8, self.fabric.end_fetch),
-            (1, self.fabric.remove_dataset),
+            *self.fabric.actions(self._deployed, lambda: (self._tenant(), self._random.choice(SESSIONS))),
+            *self.moves.actions(self._alive, self._present, self._deployed, lambda: self._harness.now),
             (5, lambda: [Woke()]),
             (8 if self._objectives else 0, self._execute),
             (20 if self._objectives else 0, self._proceed),
@@ -156,12 +158,22 @@ class ChaosShell:
         for name in [device.name for device in self._devices if device.name not in self._present]:
             self._step(self._add_device(name))
         wakes = 0
-        while self._pending or self.fabric.busy or (self._open and self._may_go_on and wakes < MAX_WAKES):
+        while (
+            self._pending
+            or self.fabric.busy
+            or self.moves.busy
+            or (self._open and self._may_go_on and wakes < MAX_WAKES)
+        ):
             wakes = 0 if self._pending else wakes + 1
-            self._step([*self._complete(), *self.fabric.end_fetch(), *self._proceed()])
+            ends = [*self.fabric.end_fetch(), *self.moves.end(self._alive)]
+            self._step([*self._complete(), *ends, *self._proceed()])
         if self._open:
             stories = [invocation.describe() for invocation in self._harness.scheduler.invocations.values()]
             raise AssertionError(f"these calls never ended: {stories}")
+
+    @property
+    def _answers_late(self) -> bool:
+        return self.fabric.busy or self.moves.busy
 
     @property
     def _may_go_on(self) -> bool:
@@ -189,7 +201,7 @@ class ChaosShell:
             case StartSandbox():
                 self._alive[command.sandbox] = command.place
                 self._pending[command.sandbox] = command
-            case LoadMemory() | Run() | RunNext() | TakeBack():
+            case LoadMemory() | Run() | RunNext() | TakeBack() | Move():
                 if command.sandbox in self._alive:  # it may have been lost in the same step
                     self._perform_in_sandbox(command)
             case UnloadMemory():
@@ -203,8 +215,10 @@ class ChaosShell:
             case WakeAt():
                 self._wake = command.at
 
-    def _perform_in_sandbox(self, command: LoadMemory | Run | RunNext | TakeBack) -> None:
-        if isinstance(command, RunNext):
+    def _perform_in_sandbox(self, command: LoadMemory | Run | RunNext | TakeBack | Move) -> None:
+        if isinstance(command, Move):
+            self.moves.perform(command, self._alive)
+        elif isinstance(command, RunNext):
             self._ahead.setdefault(command.sandbox, []).append(command.invocation)
         elif isinstance(command, TakeBack):
             self._asked.append(command.sandbox)
@@ -213,26 +227,12 @@ class ChaosShell:
 
     def _end_or_promise(self, command: Promise | BreakPromise | Complete | Fail | Reject) -> None:
         if isinstance(command, Promise | BreakPromise):
-            self._promise(command)
+            self._promises.perform(command, self._open)
         else:
             self._end(command.invocation, type(command).__name__)
 
-    def _promise(self, command: Promise | BreakPromise) -> None:
-        """Record a promise, or that it is broken. Each is made at most once, and broken at most once."""
-        name = command.invocation
-        if name not in self._open:
-            raise AssertionError(f"{command} after its end")
-        if isinstance(command, Promise):
-            if name in self._promised or name in self.broken:
-                raise AssertionError(f"{name} is promised twice")
-            self._promised[name] = None
-            self.promises += 1
-        else:
-            del self._promised[name]
-            self.broken[name] = command.blame
-
     def _end(self, invocation: str, how: str) -> None:
-        self._promised.pop(invocation, None)
+        self._promises.open.pop(invocation, None)
         if invocation not in self._open:
             raise AssertionError(f"{invocation}: {how} after its end by {self.ended.get(invocation)}")
         del self._open[invocation]
@@ -345,6 +345,7 @@ class ChaosShell:
 
     def _lose_device_named(self, name: str) -> None:
         del self._present[name]
+        self.moves.device_lost(name)
         for sandbox in [sandbox for sandbox, place in self._alive.items() if name in place]:
             del self._alive[sandbox]
             self._forget(sandbox)
@@ -391,9 +392,6 @@ class ChaosShell:
         devices = tuple(device for device in self._devices if device.node == name)
         self._present.update((device.name, device) for device in devices)
         return [NodeJoined(NodeSpec(name, self._host_memory_bytes, 100.0), devices)]
-
-    def _change_weight(self) -> list[Event]:
-        return [TenantWeightSet(self._tenant(), self._random.choice((0.5, 1, 3)))]
 
     def _measure(self) -> list[Event]:
         name = self._choose([*self._present])

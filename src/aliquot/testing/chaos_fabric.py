@@ -6,7 +6,7 @@ Every fetch is checked. It must belong to an open audience with a sufficient pro
 only one of its file, and be cancelled at most once.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from random import Random
 
 from aliquot.core.commands import CancelFetch, Fetch, Predict
@@ -54,6 +54,19 @@ class ChaosFabric:
             if self._random.random() < MENTIONED
         ]
         return [DemandForecast(tuple(rows), self._random.choice((0.5, 5, 50)))]
+
+    def actions(
+        self, functions: Collection[tuple[str, str]], session: Callable[[], tuple[str, str]]
+    ) -> list[tuple[int, Callable[[], list[Event]]]]:
+        """Return actions with their weights. `session` returns the tenant and the name of a session."""
+        return [
+            (3, lambda: self.forecast(functions)),
+            (2, lambda: self.begin_session(*session())),
+            (2, lambda: self.end_session(*session())),
+            (8, self.predict),
+            (8, self.end_fetch),
+            (1, self.remove_dataset),
+        ]
 
     @property
     def busy(self) -> bool:

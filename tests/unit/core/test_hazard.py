@@ -5,8 +5,8 @@ from itertools import pairwise
 
 import pytest
 
-from aliquot.core.commands import StartSandbox, StopSandbox, WakeAt
-from aliquot.core.events import FunctionDeployed, FunctionRemoved, Woke
+from aliquot.core.commands import Run, StartSandbox, StopSandbox, WakeAt
+from aliquot.core.events import FunctionDeployed, FunctionRemoved, SandboxStarted, Woke
 from aliquot.core.units import GIB
 from aliquot.policies.keepalive.parts.call_hazard import MAX_GAP, CallHazard, CallHistory
 from aliquot.testing import Harness, device, function
@@ -198,3 +198,45 @@ def test_the_number_of_gaps_at_risk_is_that_of_gaps_at_least_as_long():
             history.called = step in calls
         age = 89 - 60
         assert history.at_risk == sum(gap >= age for gap in gaps)
+
+
+def test_a_start_that_takes_longer_than_half_a_step_is_over_when_the_regular_call_comes():
+    harness = Harness(
+        devices=[device(memory_bytes=10 * GIB, concurrency=8)],
+        functions=[function("f", cold_s=100)],
+        keepalive="hazard",
+        params={"hazard": {"price": "0.03"}},
+    )
+    queue, late = [(number * 20 * MINUTE_S, 1, "call", None) for number in range(30)], []
+    while queue:  # a shell in which starts take their time
+        queue.sort(key=lambda entry: entry[:2])
+        at, _, what, about = queue.pop(0)
+        if what == "call":
+            commands = harness.call("f", at=at)
+            late += [at] if dispatched(commands)[0][2] != "warm" else []
+        elif what == "finish":
+            commands = harness.finish(about, at=at)
+        else:
+            commands = harness.send(SandboxStarted(about) if what == "started" else Woke(), at=at)
+        for command in commands:
+            if isinstance(command, StartSandbox):
+                queue.append((at + 100, 0, "started", command.sandbox))
+            elif isinstance(command, Run):
+                queue.append((at + 1, 0, "finish", command.invocation))
+            elif isinstance(command, WakeAt) and command.at < 30 * 20 * MINUTE_S:
+                queue = [entry for entry in queue if entry[2] != "wake"] + [(command.at, 2, "wake", None)]
+    assert max(late) < 15 * 20 * MINUTE_S
+
+
+def test_the_chance_of_a_later_step_is_what_it_will_be_if_no_call_comes_before():
+    hazard, history = CallHazard(), CallHistory(0)
+    for step in range(1, 200):
+        history.called = step % 7 == 0
+        hazard.advance(history, step + 1, 500)
+    told = [hazard.later(history, steps) for steps in range(1, 5)]
+    came = []
+    for step in range(history.step + 1, history.step + 5):
+        hazard.advance(history, step, 500)
+        came.append(history.chance)
+    assert told == pytest.approx(came, abs=0.05)
+    assert max(told) > 10 * min(told)

@@ -66,13 +66,13 @@ class Plan:
             return []
         domain = flow.domain
         if len(domain.devices) <= MAX_CANDIDATES:
-            return [device for device in domain.devices if device.device_class in flow.classes]
+            return [device for device in domain.devices if device.device_class in flow.classes and not device.moves]
         found = {device.index: device for device, _ in flow.idle_places()}
         for own in flow.classes[:MAX_COMPARED]:
             found.update((device.index, device) for device in islice(own.emptiest(), MAX_COMPARED))
         planned = (each.device for each in self.devices.values() if each.device.device_class in flow.classes)
         found.update((device.index, device) for device in islice(planned, MAX_COMPARED) if device.slots)
-        return list(islice(found.values(), MAX_CANDIDATES))
+        return [device for device in islice(found.values(), MAX_CANDIDATES) if not device.moves]
 
     def open(self, device: "Device", now: float) -> DevicePlan:
         """Return the plan of a device. Runs that are there already are counted as plain ones."""

@@ -8,54 +8,37 @@ forecaster that has died holds nothing.
 
 from collections.abc import Callable
 from math import inf, isfinite
-from typing import ClassVar, NamedTuple
 
 from aliquot.core.admission.plan import Plan
 from aliquot.core.clock import after
 from aliquot.core.errors import EventError
 from aliquot.core.events import DemandForecast, DemandRow, Event
 from aliquot.core.flow import Flow
-from aliquot.core.interfaces import Expiry, ExpiryAction, Params
+from aliquot.core.interfaces import Expiry, ExpiryAction
 from aliquot.core.model import FlowKey
+from aliquot.core.provisioning.capacity import CapacityWanted
+from aliquot.core.provisioning.moves import Moves
+from aliquot.core.provisioning.policy import Provisioning
 from aliquot.core.provisioning.provisioner import Provisioner
 from aliquot.core.registry import Registry
 from aliquot.core.timers import Timers
-from aliquot.core.view import FlowView
 
 MAX_ROWS = 200
 LAPSED = "its forecast has lapsed"
-
-
-class HoldDecision(NamedTuple):
-    """The number of sandboxes that a flow shall have, and the reason, for people to read."""
-
-    sandboxes: int
-    reason: str
-
-
-class Provisioning:
-    """Decides how many sandboxes of a flow are held for the demand that is forecast. None are, by default."""
-
-    params_type: ClassVar[type[Params]] = Params
-
-    def __init__(self, params: Params) -> None:
-        self.params = params
-
-    @property
-    def step_s(self) -> float | None:
-        """Return the length of the steps of the forecasts that it wants, or None if it wants none."""
-        return None
-
-    def hold(self, flow: FlowView, row: DemandRow, *, held: bool) -> HoldDecision:
-        """Return what is held for a forecast. `held`: a sandbox of the flow is held unused. No side effects."""
-        return HoldDecision(0, "nothing is held")
 
 
 class Holds:
     """Carries out a provisioning policy's decisions about forecasts."""
 
     def __init__(
-        self, policy: Provisioning, provisioner: Provisioner, registry: Registry, plan: Plan, timers: Timers
+        self,
+        policy: Provisioning,
+        provisioner: Provisioner,
+        registry: Registry,
+        plan: Plan,
+        timers: Timers,
+        moves: Moves,
+        capacity: CapacityWanted,
     ) -> None:
         """`plan` knows the time of the current step."""
         self.policy = policy
@@ -63,6 +46,9 @@ class Holds:
         self._registry = registry
         self._plan = plan
         self._timers = timers
+        self._moves = moves
+        self._capacity = capacity
+        self._demand: dict[int, tuple[Flow, DemandRow, float]] = {}  # by flow, with the time until which it is valid
 
     def handlers(self) -> dict[type[Event], Callable[..., None]]:
         """Return the function for each kind of event that concerns holds."""
@@ -75,7 +61,20 @@ class Holds:
         for row in event.rows:
             flow = self._registry.flows.get(FlowKey(row.tenant, row.function))
             if flow is not None:
-                self._hold(flow, row, after(now, event.valid_s), now)
+                until = after(now, event.valid_s)
+                self._demand[flow.index] = (flow, row, until)
+                self._hold(flow, row, until, now)
+        if self.policy.step_s is not None:
+            self._look_ahead(now)
+
+    def _look_ahead(self, now: float) -> None:
+        """Tell how many devices are wanted, and let sandboxes move, by all forecasts that are valid."""
+        for index in [index for index, (flow, _, until) in self._demand.items() if until <= now or flow.closed]:
+            del self._demand[index]
+        valid = [(flow, row) for flow, row, _ in self._demand.values()]
+        self._capacity.update(valid)
+        if self.policy.moves:
+            self._moves.balance([(flow, row.high) for flow, row in valid])
 
     def _hold(self, flow: Flow, row: DemandRow, until: float, now: float) -> None:
         unused = [sandbox for sandbox in flow.sandboxes.values() if sandbox.unused and sandbox.expiry is not None]
@@ -100,5 +99,7 @@ def _check(event: DemandForecast) -> None:
     for row in event.rows:
         if not 0 <= row.chance <= 1 or not 0 < row.window_s < inf:
             raise EventError(f"{row.tenant}/{row.function} cannot have the chance {row.chance} in {row.window_s} s")
+        if not 0 <= row.ends_s <= row.window_s or not all(0 <= chance <= 1 for chance in row.later):
+            raise EventError(f"{row.tenant}/{row.function} has the chances {row.later} from {row.ends_s} s on")
         if not (0 <= row.low <= row.middle <= row.high < inf) or not 0 <= row.measured < inf:
             raise EventError(f"{row.tenant}/{row.function} has quantiles {row.low}, {row.middle}, {row.high}")

@@ -4,6 +4,8 @@ The chance is the hazard that the keep-alive policy `hazard` uses, too. The call
 its candidates and intervals. Time comes with each call, so that the same code runs in a process and in virtual time.
 """
 
+from msgspec.structs import replace
+
 from aliquot.core.events import DemandRow
 from aliquot.core.provisioning.holds import MAX_ROWS
 from aliquot.learn.demand.forecaster import MAX_SERIES, DemandForecaster
@@ -15,6 +17,7 @@ MAX_IDLE_STEPS = 480  # without a call after which an application is forgotten
 MIN_CHANCE = 0.001  # less likely calls are not told
 TICKS_PER_STEP = 6  # forecasts are made so often
 VALID_TICKS = 3
+LATER_STEPS = 5  # steps after the current one whose chance is told, for starts that take long
 MIN_OBSERVED = 10  # with fewer steps with calls, as many at once are expected as there were
 
 ApplicationKey = tuple[str, str]  # tenant and function
@@ -23,13 +26,15 @@ ApplicationKey = tuple[str, str]  # tenant and function
 class _KnownApplication:
     """The calls of one application."""
 
-    __slots__ = ("at_once", "history", "lately", "offset_s")
+    __slots__ = ("at_once", "history", "lately", "later", "later_of", "offset_s")
 
     def __init__(self, now_s: float, step_s: float) -> None:
         self.offset_s = step_s / 2 - now_s  # so that regular calls stay away from the edges of steps
         self.history = CallHistory(0)
         self.at_once = 0  # most in the current step
         self.lately = 0  # most in the last step with calls
+        self.later: tuple[float, ...] = ()  # chances of the steps that follow
+        self.later_of: tuple[int, bool] | None = None  # the step for which they were computed, and if it had a call
 
 
 class CallForecaster:
@@ -63,16 +68,31 @@ class CallForecaster:
 
     def forecast(self, now_s: float) -> tuple[DemandRow, ...]:
         """Return what is expected of each application in its current step, the likeliest first."""
-        rows = []
+        rows: list[DemandRow] = []
         for key, known in list(self._known.items()):
             self._advance(key, known, now_s)
             if known.history.step - known.history.last > MAX_IDLE_STEPS and not known.history.called:
                 del self._known[key]
-            elif known.history.chance >= MIN_CHANCE:
-                rows.append(self._row(key, known))
+            elif max((known.history.chance, *self._later(known))) >= MIN_CHANCE:
+                rows.append(self._row(key, known, now_s))
         return tuple(sorted(rows, key=lambda row: (-row.chance, row.tenant, row.function))[:MAX_ROWS])
 
-    def _row(self, key: ApplicationKey, known: _KnownApplication) -> DemandRow:
+    def _row(self, key: ApplicationKey, known: _KnownApplication, now_s: float) -> DemandRow:
+        row = self._demand_row(key, known)
+        ends_s = min(self.step_s, max(0.0, (known.history.step + 1) * self.step_s - known.offset_s - now_s))
+        return replace(row, ends_s=round(ends_s, 3), later=self._later(known))
+
+    def _later(self, known: _KnownApplication) -> tuple[float, ...]:
+        """Return the chances of the next steps. They change with the current step and its first call."""
+        history = known.history
+        of = history.step, history.called
+        if known.later_of != of:
+            steps = range(1, LATER_STEPS + 1)
+            known.later_of = of
+            known.later = tuple(round(self._hazard.later(history, number), 4) for number in steps)
+        return known.later
+
+    def _demand_row(self, key: ApplicationKey, known: _KnownApplication) -> DemandRow:
         outlook = self._demand.outlook(key)
         most = float(max(1, known.lately, known.at_once))
         if outlook is None:

@@ -112,7 +112,7 @@ class Service:
         self.usage = UsageSampler(node, self.scheduler, self._engine.post, open_usage_file)
         self.profiler = Profiler(self.scheduler, node.pid_of, self.usage.sandboxes.get, self._profiled)
         self._profiles = profiles
-        step_s = self.scheduler.holds.policy.step_s
+        step_s = self.scheduler.foresight.policy.step_s
         self.forecaster = (
             ForecasterProcess(step_s, data, self._engine.post) if step_s is not None and data is not None else None
         )

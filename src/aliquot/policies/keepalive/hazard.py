@@ -6,7 +6,9 @@ saves, is at least the price of its memory for the step. Sandboxes that are not 
 ahead of the call as soon as it is. It must be worth the whole price to be started, and a part of it to stay, because
 the chance goes up and down from step to step.
 
-A flow's steps begin half a step before its first call, so that calls at regular times stay away from their edges.
+A flow's steps begin half a step before its first call, so that calls at regular times stay away from their edges. A
+start that takes longer than a quarter of a step begins so much earlier: the flow is then also asked before a step
+begins, and the chances of the steps that the start reaches into count, too.
 """
 
 from math import inf
@@ -21,6 +23,8 @@ MIN_HELD_BYTES = 64 * MIB  # a sandbox holds at least this much of the host
 MIN_START_S = 0.1  # a start that declares no time and was never measured
 PEAK_DECAY = 0.25  # per step with calls, by which fewer calls at once are believed
 RETRIES = 8  # attempts in a step to start sandboxes that had no room
+LATEST_PART = 4  # a start is over within 1/4 of the step in whose middle a regular call comes
+MAX_STEPS_AHEAD = 5  # steps that a long start looks ahead
 
 
 class HazardParams(Params, frozen=True):
@@ -58,19 +62,20 @@ class Hazard(KeepAlive):
         forecast.at_once = max(forecast.at_once, at_once)
 
     def flow_idled(self, flow: FlowView, *, now: float) -> Expiry | None:
-        return Expiry(self._next_step(self._advance(flow, now)), ExpiryAction.ASK)
+        return Expiry(self._next_time(flow, self._advance(flow, now), now), ExpiryAction.ASK)
 
     def flow_expired(self, flow: FlowView, done: Expiry, *, now: float) -> Expiry | None:
         forecast = self._advance(flow, now)
-        history, following = forecast.history, self._next_step(forecast)
+        history, following = forecast.history, self._next_time(flow, forecast, now)
         if done.action is ExpiryAction.STOP:
             return None if self._is_over(history) else Expiry(following, ExpiryAction.ASK)
-        wanted = self._wanted(flow, forecast)
+        chance = self._chance_ahead(flow, forecast, now)
+        wanted = self._wanted(flow, forecast, chance)
         there = len(flow.sandboxes)
         if there > wanted:
-            return Expiry(now, ExpiryAction.STOP, wanted, self._reason(flow, history.chance))
+            return Expiry(now, ExpiryAction.STOP, wanted, self._reason(flow, chance))
         if there < wanted and done.action is ExpiryAction.ASK:
-            return Expiry(now, ExpiryAction.START, wanted, self._reason(flow, history.chance))
+            return Expiry(now, ExpiryAction.START, wanted, self._reason(flow, chance))
         if there < wanted:
             following = min(following, after(now, self._params.step_s / RETRIES))
         elif self._is_over(history):
@@ -102,25 +107,51 @@ class Hazard(KeepAlive):
         """Return when the flow's next step begins. A moment is added, so that rounding never puts it before."""
         return after((forecast.history.step + 1) * self._params.step_s - forecast.offset_s, 1e-6)
 
+    def _next_time(self, flow: FlowView, forecast: FlowForecast, now: float) -> float:
+        """Return when the flow is asked again: when a step begins, or when a start for a step must begin."""
+        begins, lead_s = self._next_step(forecast), self._lead_s(flow)
+        if not lead_s:
+            return begins
+        starts = after(begins, -(lead_s % self._params.step_s))
+        return starts if starts > now else begins
+
+    def _lead_s(self, flow: FlowView) -> float:
+        """Return how long before a step a start must begin, so that it is over early in the step."""
+        step_s = self._params.step_s
+        return min(max(0.0, self._start_s(flow) - step_s / LATEST_PART), MAX_STEPS_AHEAD * step_s)
+
+    def _chance_ahead(self, flow: FlowView, forecast: FlowForecast, now: float) -> float:
+        """Return the chance of a call in the current step, or the highest of those that a start reaches into."""
+        history, lead_s = forecast.history, self._lead_s(flow)
+        if not lead_s:
+            return history.chance
+        ahead = int((after(now, lead_s) + forecast.offset_s) / self._params.step_s) - history.step
+        later = (self._hazard.later(history, steps) for steps in range(1, ahead + 1))
+        return max((history.chance, *later))
+
     def _is_over(self, history: CallHistory) -> bool:
         """Return whether the flow has had no call for so long that no other is expected."""
         return history.step - history.last > self._params.horizon
 
-    def _wanted(self, flow: FlowView, forecast: FlowForecast) -> int:
+    def _wanted(self, flow: FlowView, forecast: FlowForecast, chance: float) -> int:
         """Return how many sandboxes are worth their memory."""
         if self._is_over(forecast.history):
             return 0
-        worth = forecast.history.chance * self._break_even(flow)
+        worth = chance * self._break_even(flow)
         return round(forecast.peak) if worth >= (self._params.keep if flow.sandboxes else 1) else 0
 
     def _break_even(self, flow: FlowView) -> float:
         """Return the reciprocal of the chance from which on a sandbox is worth its memory."""
         params, spec = self._params, flow.spec
-        declared = max(spec.times.cold_s, spec.times.load_s or 0)
-        start_s = max(declared if flow.start_estimate_s is None else flow.start_estimate_s, MIN_START_S)
+        start_s = max(self._start_s(flow), MIN_START_S)
         gib = max(spec.memory_bytes * spec.device_count, spec.host_bytes, MIN_HELD_BYTES) / GIB
         cost_s = params.price * gib * params.step_s / 60
         return start_s * flow.weight / cost_s if cost_s else inf
+
+    def _start_s(self, flow: FlowView) -> float:
+        """Return the time of a cold start, as measured or declared."""
+        times = flow.spec.times
+        return max(times.cold_s, times.load_s or 0) if flow.start_estimate_s is None else flow.start_estimate_s
 
     def _reason(self, flow: FlowView, chance: float) -> str:
         needed = 1 / self._break_even(flow)

@@ -1,6 +1,6 @@
 """The table of provisioning policies, which decide what is held for forecast demand."""
 
-from aliquot.core.provisioning.holds import Provisioning
+from aliquot.core.provisioning.policy import Provisioning
 from aliquot.policies.provisioning.forecast import Forecast
 from aliquot.policies.provisioning.none import HoldNothing
 from aliquot.policies.provisioning.reactive import Reactive

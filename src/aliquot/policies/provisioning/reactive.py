@@ -4,7 +4,7 @@ from math import ceil
 
 from aliquot.core.events import DemandRow
 from aliquot.core.interfaces import Params
-from aliquot.core.provisioning.holds import HoldDecision, Provisioning
+from aliquot.core.provisioning.policy import HoldDecision, Provisioning
 from aliquot.core.view import FlowView
 
 

@@ -10,8 +10,8 @@ urgent at once. A long call, or one that needs a cold start, becomes urgent with
 expected to end first, counting what others lose by it. If the flow's warm sandbox is busy, loading or starting another
 is compared with waiting for that sandbox behind the flow's own backlog.
 
-Decision 0008 has the theory. Four switches turn single ideas off for ablations: `joint`, `true_up`, `adaptive`,
-`by_value`.
+Decision 0008 has the theory. Five switches turn single ideas off for ablations: `joint`, `true_up`, `adaptive`,
+`by_value`, `foresee`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -40,6 +40,7 @@ class FairResidentParams(Params, frozen=True):
     true_up: bool = True
     adaptive: bool = True
     by_value: bool = True
+    foresee: bool = True  # a call leaves a device to one that is known to come, if it has a choice
 
 
 class FairResident(Queueing):
@@ -146,6 +147,9 @@ class FairResident(Queueing):
         if flow.queued:
             self._changed[flow.index] = flow
 
+    def moved(self, flow: FlowView, invocation: InvocationView, source: DeviceView, to: DeviceView, view: View) -> None:
+        self._occupancy.moved(invocation, source, to)
+
     def residency_changed(self, flow: FlowView, device: DeviceView) -> None:
         if flow.queued:
             self._changed[flow.index] = flow
@@ -177,7 +181,7 @@ class FairResident(Queueing):
         return None
 
     def choose_alone(self, flow: FlowView, view: View) -> Choice | None:
-        if self._changed or not self._params.joint or not flow.is_resident():
+        if self._changed or not self._params.joint or view.expected or not flow.is_resident():
             return None
         if not flow.in_flight and flow.has_swapped_out():
             return None  # it asks for them to be loaded when it is queued
@@ -226,6 +230,8 @@ class FairResident(Queueing):
         best = self._estimator.best(view, flow)
         if best is None:
             return WaitDecision(None, inf, fits_nowhere=True)
+        if view.expected and self._params.foresee:
+            best = self._estimator.leave_to_expected(view, flow, best)
         if best.start_s > 0:
             waited_s = self._waited_s(view, flow, best)
             wait = self._estimator.better_to_wait(view, flow, best, waited_s)

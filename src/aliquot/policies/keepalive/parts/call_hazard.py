@@ -123,11 +123,31 @@ class CallHazard:
         age = min(history.step - history.last, MAX_GAP)
         if age > 1:
             history.at_risk -= history.gaps.get(age - 1, 0)
-        features = history.features = _features(history, age)
+        history.features = _features(history, age)
+        history.chance = self._chance(history.features)
+
+    def _chance(self, features: list[int]) -> float:
         weights, odds = self._weights, BIAS
         for index in features:
             odds += weights[index]
-        history.chance = 1 / (1 + exp(-max(-15.0, min(15.0, odds))))
+        return 1 / (1 + exp(-max(-15.0, min(15.0, odds))))
+
+    def later(self, history: CallHistory, steps: int) -> float:
+        """Return the chance of a call so many steps after the current one, if no further call comes before."""
+        if history.last < 0 and not history.called:
+            return 0.0
+        then = CallHistory(history.step + steps)
+        then.past = (history.past << 1 | history.called) << (steps - 1) & HISTORY
+        then.gap, then.older_gap, then.oldest_gap = history.gap, history.older_gap, history.oldest_gap
+        then.gaps, last = history.gaps, history.last
+        if history.called:
+            if last >= 0:
+                gap = min(history.step - last, MAX_GAP)
+                then.gap, then.older_gap, then.oldest_gap = gap, history.gap, history.older_gap
+            last = history.step
+        age = min(then.step - last, MAX_GAP)
+        then.at_risk = sum(count for gap, count in then.gaps.items() if gap >= age)
+        return self._chance(_features(then, age))
 
 
 def _features(history: CallHistory, age: int) -> list[int]:

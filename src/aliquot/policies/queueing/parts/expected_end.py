@@ -1,6 +1,7 @@
 """Estimate where a call would end first, and whether it is better to wait for a sandbox that the flow already has."""
 
 from collections.abc import Sequence
+from itertools import islice
 
 from msgspec import Struct
 
@@ -20,6 +21,7 @@ class ExpectedEnd(Struct, frozen=True, gc=False):
 
 
 MIN_WAIT_S = 0.001  # before a decision to wait is reconsidered
+MAX_EXPECTED = 16  # flows with known calls that one decision looks at
 MANY_WAITS = 4  # among many devices a call may wait beside an idle one for so many times the start that it saves
 
 
@@ -78,6 +80,58 @@ class EndEstimator:
         if ahead is not None and self.allowed(ahead):
             return ExpectedEnd(self.run_s(flow, ahead), 0.0, 0.0, (ahead, None))
         return self.best_idle(view, flow) or self._best_new(view, flow)
+
+    def leave_to_expected(self, view: View, flow: FlowView, best: ExpectedEnd) -> ExpectedEnd:
+        """Return another placement if a flow that is expected meanwhile would lose more by this one than the flow.
+
+        The flow must have a choice that ends in time for its head.
+        """
+        lost_s = self._lost_by_expected(view, flow, best)
+        if lost_s <= 0:
+            return best
+        other = self._best_elsewhere(view, flow, best.place[0])
+        if other is None or other.cost_s >= best.cost_s + lost_s:
+            return best
+        due = flow.head.deadline if flow.queued else None
+        return best if due is not None and view.now + other.cost_s > due else other
+
+    def _lost_by_expected(self, view: View, flow: FlowView, best: ExpectedEnd) -> float:
+        """Return the seconds by which calls that are known to come end later if the flow takes this placement."""
+        device, ends = best.place[0], view.now + best.cost_s
+        if device.slots - device.running > 1:
+            return 0.0
+        lost_s = 0.0
+        for other in islice(view.expected.values(), MAX_EXPECTED):
+            at = next((at for at in other.expected if at >= view.now), None)
+            if other is flow or at is None or at >= ends or device.device_class not in other.classes:
+                continue
+            here_s, wait_s = self.run_s(other, device), ends - at
+            elsewhere = [
+                self.run_s(other, each) - here_s
+                for each in view.candidates(other)
+                if each is not device and each.running < each.slots and each.device_class in other.classes
+            ]
+            lost_s += max(0.0, min([wait_s, *elsewhere]))
+        return lost_s
+
+    def _best_elsewhere(self, view: View, flow: FlowView, avoided: DeviceView) -> ExpectedEnd | None:
+        """Return the placement with the earliest expected end on any other device."""
+        best: ExpectedEnd | None = None
+        for device in view.candidates(flow):
+            if device is avoided or not self.allowed(device):
+                continue
+            sandbox = flow.idle_on(device)
+            if sandbox is not None and not view.can_use(sandbox):
+                continue
+            if sandbox is None and not view.can_start(flow, device):
+                continue
+            warm = sandbox is not None and sandbox.state in HOLDS_DEVICE_MEMORY
+            displaced_s = 0.0 if warm else swapped_out_s(flow, device)
+            start_s = 0.0 if warm else cold_s(flow, device) if sandbox is None else reload_s(flow, device)
+            cost_s = start_s + displaced_s + self._stretched_run_s(flow, device) + view.data_s(flow, device)
+            if best is None or cost_s < best.cost_s:
+                best = ExpectedEnd(cost_s, start_s, displaced_s, (device, sandbox))
+        return best
 
     def best_idle(self, view: View, flow: FlowView) -> ExpectedEnd | None:
         """Return the placement in an idle sandbox with the earliest expected end.

@@ -102,6 +102,13 @@ class Occupancy:
         if invocation.run_s:
             self._learn(flow, device, max(run.at_once, device.running + 1), invocation.run_s)
 
+    def moved(self, invocation: InvocationView, source: DeviceView, to: DeviceView) -> None:
+        """Count a run on another device, because its sandbox has moved there."""
+        run = self._by_device.get(source.index, {}).pop(invocation.id, None)
+        if run is not None:
+            run.devices = (to.index,)
+            self._by_device.setdefault(to.index, {})[invocation.id] = run
+
     def forget(self, flow: FlowView) -> list[str]:
         """Forget a removed flow, and return its invocations that were in flight."""
         own = self._by_flow.pop(flow.index, [])
