@@ -20,17 +20,13 @@ from aliquot.core.commands import (
     Fail,
     Fetch,
     LoadMemory,
-    Move,
     Predict,
     Promise,
     Reject,
     Run,
-    SetSlice,
     StartSandbox,
-    StopSandbox,
     UnloadMemory,
     WakeAt,
-    WantDevices,
 )
 from aliquot.core.domain import domain_of
 from aliquot.core.errors import SchedulerError
@@ -134,7 +130,7 @@ class Simulation:
         self._executions = SimulatedExecutions(scenario.graphs, self._queue.add, self.recorder)
         self._results = SimulatedResults(scenario.results, scenario.tenant_weights, self.recorder)
         source = make_source(
-            scenario.forecasting, self.scheduler.holds.policy.step_s, scenario.workload, scenario.functions
+            scenario.forecasting, self.scheduler.foresight.policy.step_s, scenario.workload, scenario.functions
         )
         self._performers = with_forecasts(self._make_performers(), source, self._queue, self._calls, overview.last_s)
         self._has_files = bool(scenario.storage.files)
@@ -153,10 +149,7 @@ class Simulation:
             StartSandbox: self._start_sandbox,
             LoadMemory: self._load_memory,
             UnloadMemory: self._move_bytes,
-            SetSlice: self._machine.set_slice,
-            StopSandbox: self._machine.stop,
-            Move: self._machine.move,
-            WantDevices: lambda command, now: None,  # nothing scales here
+            **self._machine.performers(),
             WakeAt: self._set_wake,
             Predict: self._fabric.predict,
             Fetch: self._fabric.fetch,

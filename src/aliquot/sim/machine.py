@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from aliquot.core.clock import after, between
-from aliquot.core.commands import LoadMemory, Move, Run, SetSlice, StartSandbox, StopSandbox
+from aliquot.core.commands import Command, LoadMemory, Move, Run, SetSlice, StartSandbox, StopSandbox, WantDevices
 from aliquot.core.events import MemoryLoaded, RunFinished, SandboxMoved, SandboxStarted
 from aliquot.core.model import CPU, DeviceSpec, FunctionSpec, Times
 from aliquot.core.places import Place
@@ -26,8 +26,8 @@ class FunctionPlacement:
     """
 
     __slots__ = (
-        "accelerated", "bytes_to_move", "declared", "demand", "device", "devices", "function", "price_s", "run_s", "share",
-        "speed", "times", "total",
+        "accelerated", "bytes_to_move", "declared", "demand", "device", "devices", "function", "price_s", "run_s",
+        "share", "speed", "times", "total",
     )  # fmt: skip
 
     def __init__(self, function: FunctionSpec, device: DeviceSpec, place: Place) -> None:
@@ -82,6 +82,15 @@ class SimulatedMachine:
                 self._compute[device.name] = SharedResource(queue, lambda uses: [1] * len(uses))
             if shared_bus:
                 self._bus[device.name] = SharedResource(queue, lambda uses: [len(uses)] * len(uses))
+
+    def performers(self) -> dict[type[Command], Callable[..., None]]:
+        """Return the methods for commands that nothing but the machine performs."""
+        return {
+            SetSlice: self.set_slice,
+            StopSandbox: self.stop,
+            Move: self.move,
+            WantDevices: lambda _command, _now: None,  # nothing scales here
+        }
 
     def placement(self, sandbox: int) -> FunctionPlacement:
         return self._sandboxes[sandbox]
