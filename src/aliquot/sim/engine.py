@@ -228,6 +228,8 @@ class Simulation:
             self._fabric.observe(events)
         if self._shares_compute:
             self._machine.finished([event for event in events if type(event) is RunFinished], now)
+        if self._machine.moves:
+            self._machine.moved(events, now)
         performers = self._performers
         for command in self.scheduler.step(now, events):
             performers[type(command)](command, now)

@@ -11,7 +11,7 @@ from functools import partial
 
 from aliquot.core.clock import after, between
 from aliquot.core.commands import Command, LoadMemory, Move, Run, SetSlice, StartSandbox, StopSandbox, WantDevices
-from aliquot.core.events import MemoryLoaded, RunFinished, SandboxMoved, SandboxStarted
+from aliquot.core.events import Event, MemoryLoaded, RunFinished, SandboxMoved, SandboxStarted
 from aliquot.core.model import CPU, DeviceSpec, FunctionSpec, Times
 from aliquot.core.places import Place
 from aliquot.sim.contention import ComputeClaim, InterferenceCurve, divide_compute
@@ -72,6 +72,7 @@ class SimulatedMachine:
         self._compute: dict[str, SharedResource[int]] = {}
         self._bus: dict[str, SharedResource[int]] = {}
         self._claims: dict[int, ComputeClaim] = {}  # by sandbox
+        self.moves: dict[int, Move] = {}  # under way, by number
         self.shares_compute = sliced or interference is not None  # runs affect each other
         for device in devices:
             if sliced and device.kind != CPU:
@@ -125,17 +126,21 @@ class SimulatedMachine:
     def move(self, command: Move, now: float) -> None:
         """Move a sandbox to another device. That takes as long as to load its bytes. A run goes on there."""
         placement = self._sandboxes[command.sandbox]
-        self._queue.add(after(now, placement.times.load_s or 0), partial(self._moved, command))
+        self.moves[command.move] = command
+        self._queue.add(after(now, placement.times.load_s or 0), SandboxMoved(command.move))
 
-    def _moved(self, command: Move, now: float) -> None:
-        sandbox, before = command.sandbox, self._sandboxes.get(command.sandbox)
-        if before is None:  # it was stopped meanwhile
-            return
-        self._sandboxes[sandbox] = self._find_placement(before.function, command.to)
-        if self.shares_compute and sandbox in self._compute[before.device]:
-            use = self._compute[before.device].take(sandbox, now)
-            self._compute[command.to[0]].begin(sandbox, use, now)
-        self._queue.add(now, SandboxMoved(command.move))
+    def moved(self, events: Iterable[Event], now: float) -> None:
+        """Let runs go on where their sandboxes are now. Call this after `finished`, before the core sees the events."""
+        for event in events:
+            command = self.moves.pop(event.move, None) if type(event) is SandboxMoved else None
+            before = None if command is None else self._sandboxes.get(command.sandbox)
+            if command is None or before is None:  # it was stopped meanwhile
+                continue
+            sandbox = command.sandbox
+            self._sandboxes[sandbox] = self._find_placement(before.function, command.to)
+            if self.shares_compute and sandbox in self._compute[before.device]:
+                use = self._compute[before.device].take(sandbox, now)
+                self._compute[command.to[0]].begin(sandbox, use, now)
 
     def stop(self, command: StopSandbox, now: float) -> None:
         """Remove an idle sandbox and abort its transfers. The core ignores events about it that are already queued."""
