@@ -291,9 +291,8 @@ class View:
 
     def _near_data(self, spec: FunctionSpec) -> "Iterator[Device]":
         """Iterate over the devices of nodes that hold data of the function."""
-        for dataset in spec.datasets:
-            for node in self.index.datasets.holders(dataset).values():
-                yield from node.devices.values()
+        nodes = (node for name in spec.datasets for node in self.index.datasets.holders(name).values())
+        return chain.from_iterable(node.devices.values() for node in nodes)
 
     def _few_groups(self, flow: FlowView) -> list[DeviceView]:
         """Return the first devices of places for a flow that takes several whole devices."""
@@ -368,9 +367,8 @@ class View:
         if not self.fits(flow, device) or not device.host.allows(flow):
             return False
         share = flow.spec.share
-        if share is None or share <= 1:  # quicker than `device_count`, and this is called often
-            return True
-        return len(self.others(flow, device)) == flow.spec.device_count - 1
+        # Quicker than `device_count`, and this is called often.
+        return share is None or share <= 1 or len(self.others(flow, device)) == flow.spec.device_count - 1
 
     def fits(self, flow: FlowView, device: DeviceView) -> bool:
         """Return whether that device alone has room for a new sandbox of the flow."""
