@@ -1,4 +1,4 @@
-"""How many devices of each kind the demand that is foreseen takes, for whatever scales the cluster.
+"""Tells how many devices of each kind the demand that is foreseen takes, for whatever scales the cluster.
 
 Each forecast says of a function how likely a call is, and how many will run at once. The functions are independent, so
 the means and the variances of what they need add up. 95 % of the time no more is needed than the mean and 1.645
@@ -21,7 +21,7 @@ TOLERANCE = 1e-6  # of a device, against errors of rounding
 
 
 class KindNeed:
-    """What is foreseen to be needed of one kind of device, in devices."""
+    """The need of one kind of device that is foreseen, in devices."""
 
     def __init__(self) -> None:
         self.mean = self.variance = 0.0  # of compute
