@@ -7,13 +7,17 @@ import shutil
 
 import numpy as np
 import pytest
+from command_line import run_here
 from places import EXAMPLES
 
 from aliquot.kernels.tensors import make_header, read_header
+from aliquot.live.usage.bill import bill_lines
 from aliquot.sdk.errors import UsageError
 from aliquot.testing.client import from_pairs
+from aliquot.testing.waiting import wait_until
 
 pytest.importorskip("onnxruntime")
+HALF = [{"key": "gpu-share", "value": 0.5}, {"key": "gpu-memory", "value": "64MiB"}]
 needs_ld = pytest.mark.skipif(shutil.which("ld") is None, reason="PoCL links with ld, of the package binutils")
 
 
@@ -80,6 +84,30 @@ def test_a_layout_that_differs_from_the_file_is_refused(client, example):
     answer = client.put("actions/lie", json={"exec": {"kind": "kernel:1", "code": json.dumps(lying)}})
     assert answer.status_code == 400
     assert "programs.model: differs from what its file says" in answer.json()["error"]
+
+
+def test_functions_and_graphs_are_billed_for_their_part_of_a_device(client, shared_server, example, tmp_path):
+    put_model(client, "billed", example["make_model"]().SerializeToString(), shapes={"image": [1, 3, 16, 16]})
+    client.deploy("half", "def main(args): return {}", annotations=HALF)
+    client.deploy("plain", "def main(args): return {}")
+    graph = client.call("billed", {"inputs": {"image": np.zeros((1, 3, 16, 16)).tolist()}})
+    notes = {name: from_pairs(client.call(name, {})["annotations"]) for name in ("half", "plain")}
+    assert notes["half"]["deviceSeconds"] == pytest.approx(notes["half"]["deviceTime"] / 2000, rel=0.01, abs=1e-5)
+    assert "byteSeconds" in notes["half"]
+    assert "deviceSeconds" not in notes["plain"]
+    tenant = graph["namespace"]
+
+    def lines():
+        return {line.action: line for line in bill_lines(shared_server.data, 0, by_day=False) if line.tenant == tenant}
+
+    billed = wait_until(lambda: set(found := lines()) >= {"billed", "half", "plain"} and found, what="the records")
+    assert [billed[name].calls for name in ("billed", "half", "plain")] == [1, 1, 1]
+    assert billed["half"].device_seconds == notes["half"]["deviceSeconds"]
+    assert billed["plain"].device_seconds == 0
+    assert billed["billed"].byte_seconds > 0
+    arguments = ("usage", "--bill", f"/{tenant}/half", "--data", str(shared_server.data), "--json")
+    (line,) = json.loads(run_here(*arguments, cwd=tmp_path, environment={}).out)
+    assert (line["calls"], line["deviceSeconds"]) == (1, notes["half"]["deviceSeconds"])
 
 
 @needs_ld

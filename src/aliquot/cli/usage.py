@@ -22,7 +22,12 @@ def usage(
     function: Annotated[str | None, typer.Argument(help="Only this function: NAME, or /NAMESPACE/NAME.")] = None,
     sandbox: Annotated[int | None, typer.Option(help="Only the sandbox with this number.")] = None,
     each: Annotated[bool, typer.Option("--each", help="Show a row for each sandbox, not for each function.")] = False,
-    last: Annotated[str, typer.Option(help="The time before the newest sample, or all.")] = "1m",
+    bill: Annotated[
+        bool, typer.Option("--bill", help="Sum calls, device time and memory by tenant and action.")
+    ] = False,
+    last: Annotated[
+        str, typer.Option(help="The time before the newest sample, or all.", show_default="1m; with --bill 30d")
+    ] = "",
     window: Annotated[str, typer.Option(help="The length of the windows that are averaged, 20ms or more.")] = "100ms",
     plot: Annotated[Path | None, typer.Option(help="Draw the use over time to this file (.png, .svg, .pdf).")] = None,
     data: Annotated[
@@ -37,7 +42,14 @@ def usage(
     """Show the use of accelerators by function, compared with the requested share. For the operator.
 
     The command reads the data folder, so the platform need not run. With --json each row has its windows.
+
+    --bill reads the totals of days, which stay when records are deleted. With --each it has a row for each day (UTC).
     """
+    if bill:
+        from aliquot.cli.bill import print_bill
+
+        print_bill(Path(find_folder(data)).expanduser(), function, last or "30d", by_day=each, as_json=as_json)
+        return
     from aliquot.live.usage.reading import read_usage
     from aliquot.live.usage.series import usage_rows
 
@@ -48,7 +60,9 @@ def usage(
         from aliquot.sim.plots import check_plot
 
         check_plot(plot)
-    tracks = read_usage(Path(find_folder(data)).expanduser(), None if last == "all" else read_ms(last, "--last") / 1000)
+    tracks = read_usage(
+        Path(find_folder(data)).expanduser(), None if last == "all" else read_ms(last or "1m", "--last") / 1000
+    )
     wanted = [
         track
         for track in tracks

@@ -7,13 +7,14 @@ from msgspec.structs import replace
 from aliquot.clock import now_ms
 from aliquot.live.datasets.readers import DatasetReaders
 from aliquot.live.invocations.activations import ActivationRecorder, failure, note
+from aliquot.live.invocations.bill_notes import BillNotes
 from aliquot.live.invocations.call import Call
 from aliquot.live.invocations.call_registry import CallRegistry
 from aliquot.live.invocations.dataset_annotations import notes_of
 from aliquot.live.invocations.kernel_notes import kernel_notes
 from aliquot.live.node.base import Outcome, Status
 from aliquot.live.node.logs import error_line
-from aliquot.live.store.records import KERNEL, Activation
+from aliquot.live.store.records import KERNEL, Action, Activation
 from aliquot.runtime.answers import too_long
 from aliquot.storage.messages import RunSettled
 
@@ -25,10 +26,15 @@ class CallFinisher:
         self, policies: str, registry: CallRegistry, readers: DatasetReaders, now: Callable[[], float]
     ) -> None:
         self._recorder = ActivationRecorder(policies)
-        self.forget = self._recorder.forget
+        self._bill = BillNotes()
         self._registry = registry
         self._readers = readers
         self._now = now  # the platform's clock
+
+    def forget(self, action: Action) -> None:
+        """Forget what is known of a revision of an action."""
+        self._recorder.forget(action)
+        self._bill.forget(action)
 
     def finish(self, call: Call, outcome: Outcome) -> None:
         """Settle the outcome of a call. A call that has read datasets waits a moment for the storage agent's report."""
@@ -61,7 +67,8 @@ class CallFinisher:
         if outcome.failure:
             call.notes += note("failure", outcome.failure)
         if call.action.exec.kind == KERNEL:
-            call.notes += kernel_notes(call, outcome)
+            call.notes += kernel_notes(outcome)
+        call.notes += self._bill.notes(call, outcome.run_s)
         began_s = (run.begun_s or ended_s) - (run.init_s or 0)
         run.wait_ms = max(0, round((began_s - run.arrived_s) * 1000))
         duration_ms = max(0, round((ended_s - began_s) * 1000))

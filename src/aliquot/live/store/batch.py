@@ -19,6 +19,7 @@ from msgspec.structs import astuple
 from aliquot.clock import now_ms
 from aliquot.core.units import MIB
 from aliquot.live.store.base import DocumentChange, Put
+from aliquot.live.store.bills import SUM_AFTER_ROWS, add_up, last_billed
 from aliquot.live.store.disk_reserve import DiskReserve
 from aliquot.live.store.executions import ExecutionChange, write_changes
 from aliquot.live.store.inserts import insert
@@ -90,7 +91,9 @@ class BatchWriter:
     def __init__(self, connection: sqlite3.Connection, reserve: DiskReserve) -> None:
         self._connection = connection
         self._reserve = reserve
-        (self.seq,) = connection.execute("SELECT ifnull(max(seq), 0) FROM activation").fetchone()
+        (newest,) = connection.execute("SELECT ifnull(max(seq), 0) FROM activation").fetchone()
+        self._billed = last_billed(connection)
+        self.seq = max(newest, self._billed)  # numbers of deleted records are not used again
         (self.segment,) = connection.execute("SELECT ifnull(max(segment), 0) FROM journal").fetchone()
         self.number = 0  # position of the next entry in the segment
         self.commits = 0
@@ -123,7 +126,9 @@ class BatchWriter:
         return int(self.seq)
 
     def checkpoint(self) -> None:
-        """Move the write-ahead log into the file if it has grown. Called after callers have their results.
+        """Move the write-ahead log into the file if it has grown, and add records to the bill.
+
+        Called after callers have their results.
 
         Only this connection does so, because SQLite before 3.51.3 may damage a file when two connections reset its log
         at once. A failure is harmless: the log still holds the data. A full disk is reported when the log cannot grow.
@@ -133,6 +138,10 @@ class BatchWriter:
             with suppress(sqlite3.Error):
                 self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
                 self.count_spare_bytes()
+        if self.seq - self._billed >= SUM_AFTER_ROWS:
+            self._billed = self.seq  # a failure is harmless: the next time adds these records, too
+            with suppress(sqlite3.Error):
+                self._billed = add_up(self._connection)
 
     def count_spare_bytes(self) -> None:
         """Tell the disk's reserve how many bytes of the file are free."""

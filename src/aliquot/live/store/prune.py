@@ -7,10 +7,12 @@ quarter of the file is free, pages are returned to the file system.
 import json
 import sqlite3
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TypeVar
 
 from aliquot.core.units import MIB
 from aliquot.live.store.base import Retention
+from aliquot.live.store.bills import add_up
 from aliquot.live.store.fair_shares import fair_shares
 from aliquot.live.store.writer import WriterThread
 
@@ -55,6 +57,7 @@ class Pruner:
         missing_bytes: int,
     ) -> None:
         """Delete what exceeds the limits: those of all records, those of single owners, and the space on the disk."""
+        await self._bill_all()
         if now_ms is not None:
             await self._prune_old_activations(now_ms - int(retention.activations_s * 1000), now_ms)
         await self._prune_excess_activations(retention, weights, limits, missing_bytes)
@@ -65,6 +68,13 @@ class Pruner:
                 break
         # The file shrinks when the log has been moved into it.
         await self._step(lambda: self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone())
+
+    async def _bill_all(self) -> None:
+        """Add all records to the bill, because they may be deleted. A disk that is full goes before the bill."""
+        billed = -1
+        with suppress(sqlite3.OperationalError):
+            while billed != (billed := await self._step(lambda: add_up(self._connection))):
+                pass
 
     async def _step(self, step: Callable[[], T]) -> T:
         result: T = await self._writer.call(step)

@@ -121,6 +121,15 @@ MIGRATIONS = (
     CREATE TRIGGER execution_objects AFTER DELETE ON execution
         BEGIN DELETE FROM execution_object WHERE execution = OLD.id; END;
     """,
+    """
+    -- Totals by day, see `bills.py`, and the number of the last record that is in them.
+    CREATE TABLE bill (
+        day INTEGER NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL, calls INTEGER NOT NULL,
+        run_s REAL NOT NULL, device_s REAL NOT NULL, byte_s REAL NOT NULL, PRIMARY KEY (day, namespace, name)
+    ) WITHOUT ROWID;
+    CREATE TABLE billed (seq INTEGER NOT NULL);
+    INSERT INTO billed VALUES (0);
+    """,
 )
 VERSION = len(MIGRATIONS)
 
