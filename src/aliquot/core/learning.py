@@ -29,7 +29,11 @@ def _learn_bound(sandbox: Sandbox, outlook: Outlook, now: float) -> None:
         return
     size = 1 if sandbox.batch is None else sandbox.batch.began_with
     first = sandbox.uses == size
-    outlook.record_run(sandbox.device.spec.kind, size, now - invocation.story[-1][0], first=first, now=now)
+    kind, seconds = sandbox.device.spec.kind, now - invocation.story[-1][0]
+    outlook.record_run(kind, size, seconds, first=first, now=now)
+    times = sandbox.flow.spec.times_on(sandbox.device.spec)
+    if times.batch_s and (declared := times.batch_run_s(size)):
+        outlook.record_ratio(kind, seconds / declared, now)
     if outlook.probe is not None and any(member.id == outlook.probe for member in sandbox.in_flight):
         outlook.probe = None
 

@@ -15,7 +15,7 @@ from aliquot.core.admission.filling import fill
 from aliquot.core.admission.interfaces import Admission, Ask, PlannedPlace, Probe, Promised, Refused
 from aliquot.core.admission.lanes import Lane
 from aliquot.core.admission.objective import Objective
-from aliquot.core.admission.overruns import LaneChecks, victim_of
+from aliquot.core.admission.overruns import LaneChecks, late_members, victim_of
 from aliquot.core.admission.placing import Placer
 from aliquot.core.admission.plan import Plan
 from aliquot.core.admission.promises import Promises
@@ -31,6 +31,8 @@ from aliquot.core.lifecycle import SandboxState
 from aliquot.core.pool import Pool
 from aliquot.core.records import Invocation, Sandbox
 from aliquot.core.waiting import admit, queue_in_order
+
+LONGER = "a run or a start before it took longer than its bound"
 
 
 class Admitter:
@@ -263,9 +265,21 @@ class Admitter:
         moved: dict[str, None] = {}  # calls that have got another place, which they do not get twice
         while (late := lane.plan.refresh((lane,), now)) is not None:
             block, blame = victim_of(lane if lane in late.lanes else late.lanes[0], late, now)
+            few = late_members(late, block, self.plan.grace_s)
+            if few:
+                self._break_members(late, few, blame, now)
+                continue
             again = any(member.id in moved for member in block.members)
             moved |= dict.fromkeys(member.id for member in block.members)
-            self._replace(block, blame, "a run or a start before it took longer than its bound", now, moves=not again)
+            self._replace(block, blame, LONGER, now, moves=not again)
+
+    def _break_members(self, block: Block, members: list[Invocation], blame: Blame, now: float) -> None:
+        """Break the promises of some members of a block, so that the others are in time."""
+        block.blame = blame
+        for member in members:
+            self.plan.withdraw(member)
+            self.break_promise(member, blame, LONGER, now)
+        self.plan.shrink(block.lanes[0], now)
 
     def _break_late_members(self, block: Block, now: float) -> None:
         for member in list(block.members):

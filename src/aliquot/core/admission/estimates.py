@@ -1,7 +1,8 @@
 """Bounds of run times and starts, learned for each flow. A promise needs the longest time that is likely, not the mean.
 
-A bound is the 0.98 quantile of the last 64 times. Of fewer than 8 times it is twice the largest, or the declared time
-if none was longer. Before the first run it is the declared time, and without one nothing is known.
+A bound is the 0.98 quantile of the last 64 times and the distance of the 0.84 quantile from the median, which is about
+a standard deviation. Of fewer than 8 times it is twice the largest, or the declared time if none was longer. Before the
+first run it is the declared time, and without one nothing is known.
 
 One very long run must not refuse every later call: refused calls do not run, and nothing new would be learned. So a
 bound falls half-way to the median whenever nothing ran for ten medians.
@@ -22,7 +23,10 @@ if TYPE_CHECKING:
 
 MAX_TIMES = 64  # that a bound is computed from
 MIN_TIMES = 8  # for a quantile
+ENOUGH_TIMES = 32  # of one size, where the runs of all sizes say something, too
 QUANTILE = 0.98
+SPREAD_QUANTILE = 0.84  # whose distance from the median is a standard deviation, if times are normal
+MAX_SPREAD = 0.25  # of the quantile, that is added to it
 FEW_FACTOR = 1.2  # by which the largest of a few times is exceeded, where more is known from other sizes
 MEDIANS = 10  # without a run, after which a bound falls
 MAX_HALVINGS = 40
@@ -68,8 +72,15 @@ class TimeWindow:
                 return declared  # nothing has shown that it is too long
             bound = 2 * largest
         else:
-            bound = times[ceil(QUANTILE * len(times)) - 1]
+            bound = self._tail()
         return self._decayed(bound, now)
+
+    def _tail(self) -> float:
+        """Return the quantile and a spread. The largest of so few times is exceeded by one run in a few dozen."""
+        times = self._sorted
+        largest = times[ceil(QUANTILE * len(times)) - 1]
+        spread = times[ceil(SPREAD_QUANTILE * len(times)) - 1] - times[len(times) // 2]
+        return largest + min(spread, MAX_SPREAD * largest)
 
     def raised(self, expected: float, now: float) -> float:
         """Return what is expected, or a little more than the largest time if that is above it."""
@@ -88,6 +99,7 @@ class TimeWindow:
 
 
 COLD_SIZE, LOAD_SIZE = 0, -1  # keys of the windows of starts, beside the sizes of runs
+RATIO_SIZE = -2  # of the window of measured against declared times, over all sizes
 
 
 class Outlook:
@@ -118,6 +130,13 @@ class Outlook:
             return
         window.record(seconds, now)
 
+    def record_ratio(self, kind: str, ratio: float, now: float) -> None:
+        """Record how much longer a run of any size took than was declared for its size."""
+        window = self._windows.get((kind, RATIO_SIZE))
+        if window is None:
+            window = self._windows[kind, RATIO_SIZE] = TimeWindow()
+        window.record(ratio, now)
+
     def record_start(self, kind: str, seconds: float, *, cold: bool, now: float) -> None:
         """Record the time until a sandbox was started, or its bytes were loaded again."""
         key = kind, COLD_SIZE if cold else LOAD_SIZE
@@ -129,17 +148,28 @@ class Outlook:
     def run_s(self, spec: FunctionSpec, device: DeviceSpec, size: int, now: float) -> float | None:
         """Return the bound of a run with so many calls, or None if nothing is known.
 
-        A few times of one size say less than many of others, so they only raise what follows from those.
+        Where times of batches are declared, all runs together tell how much longer than that a run may take. A few
+        times of one size say less, so they only raise this.
         """
         window = self._windows.get((device.kind, size))
         times = spec.times_on(device)
-        if window is None or len(window) >= MIN_TIMES or not times.batch_s:
-            declared = times.batch_run_s(size)
-            if window is not None:
-                return window.bound(declared, now)
-            return declared if size == 1 else self._unseen(times, device.kind, size, now)
-        expected = self._unseen(times, device.kind, size, now)
-        return window.bound(None, now) if expected is None else window.raised(expected, now)
+        declared = times.batch_run_s(size)
+        if times.batch_s and declared is not None:
+            if window is not None and len(window) >= ENOUGH_TIMES:
+                return window.bound(None, now)
+            expected = declared * self._ratio(device.kind, size, now)
+            return expected if window is None else window.raised(expected, now)
+        if window is not None:
+            return window.bound(declared, now)
+        return declared if size == 1 else self._unseen(times, device.kind, size, now)
+
+    def _ratio(self, kind: str, size: int, now: float) -> float:
+        """Return how much longer than declared a run may take."""
+        window = self._windows.get((kind, RATIO_SIZE))
+        if window is None or len(window) < MIN_TIMES:
+            few = 1.0 if size == 1 else FEW_FACTOR
+            return few if window is None else window.raised(few, now)
+        return window.bound(None, now) or 1.0
 
     def start_s(self, spec: FunctionSpec, device: DeviceSpec, now: float, *, cold: bool) -> float:
         """Return the bound of a start, or of a swap-in."""
@@ -156,25 +186,13 @@ class Outlook:
         return 0 if window is None else len(window)
 
     def _unseen(self, times: Times, kind: str, size: int, now: float) -> float | None:
-        """Return the bound of a size that was not seen.
-
-        With declared times of batches it is a little more than in proportion to the largest smaller size that was seen,
-        because the longest of more calls takes longer. Otherwise it is interpolated between the sizes that were seen.
-        """
-        declared = times.batch_run_s(size)
-        enough = MIN_TIMES if times.batch_s else 1  # declared times of batches are better than a few measured ones
+        """Return the bound of a size that was not seen, interpolated between the sizes that were."""
         known = {
             seen: bound
             for (of_kind, seen), window in self._windows.items()
-            if of_kind == kind and seen > 0 and len(window) >= enough and (bound := window.bound(None, now)) is not None
+            if of_kind == kind and seen > 0 and (bound := window.bound(None, now)) is not None
         }
-        if not known:
-            return declared
-        nearest = max((seen for seen in known if seen < size), default=min(known))
-        expected = times.batch_run_s(nearest)
-        if times.batch_s and declared is not None and expected:
-            return FEW_FACTOR * declared * known[nearest] / expected
-        return expected_time(known, size)
+        return expected_time(known, size) if known else times.batch_run_s(size)
 
     def saved(self) -> tuple[SavedTimes, ...]:
         """Return all times, for a store."""

@@ -9,13 +9,14 @@ from heapq import heappop, heappush
 from math import inf
 from typing import TYPE_CHECKING
 
-from aliquot.core.admission.blocks import Block
+from aliquot.core.admission.blocks import TOLERANCE_S, Block
 from aliquot.core.admission.lanes import Lane
 from aliquot.core.admission.records import Blame
 from aliquot.core.lifecycle import WARM
 
 if TYPE_CHECKING:
     from aliquot.core.admission.plan import Plan
+    from aliquot.core.records import Invocation
 
 CHECK_S = 1e-6  # after the moment at which something becomes late
 
@@ -92,3 +93,15 @@ def victim_of(lane: Lane, late: Block, now: float) -> tuple[Block, Blame]:
             if same:
                 return max(same, key=lambda block: (block.due, block.number)), blame
     return max(before, key=lambda block: (block.due, block.number)), blame
+
+
+def late_members(late: Block, victim: Block, grace_s: float) -> list["Invocation"]:
+    """Return the members of a late block that have to go, if they are fewer than those of the victim.
+
+    They are of the tenant that would lose the victim. A stage does not go alone.
+    """
+    if late.staged or late.flow.key.tenant != victim.flow.key.tenant:
+        return []
+    until = late.ends - grace_s - TOLERANCE_S
+    found = [each for each in late.members if each.objective is not None and each.objective.due < until]
+    return found if len(found) < min(len(late.members), len(victim.members)) else []
