@@ -87,12 +87,13 @@ async def change_limits_and_keys(server, callers):
     assert await callers.call(2) == {401: 2 * CALLERS}
 
 
-@pytest.fixture(scope="module", params=["1", "2"])
+@pytest.fixture(scope="module", params=[("1", None), ("2", 0.25)], ids=["one gateway", "two gateways, a share"])
 def played(request, tmp_path_factory):
     """Return the data of a server whose callers have used all short ways, and the ids of the calls that were made."""
-    data = tmp_path_factory.mktemp("short") / "data"
-    with LiveServer(data, "--gateways", request.param) as server:
-        server.deploy("short", "def main(args): return args")
+    data, (gateways, share) = tmp_path_factory.mktemp("short") / "data", request.param
+    with LiveServer(data, "--gateways", gateways, "--devices", "host:1") as server:
+        notes = [{"key": "gpu-share", "value": share}] if share else []
+        server.deploy("short", "def main(args): return args", annotations=notes)
         callers = Callers(server)
 
         async def play():

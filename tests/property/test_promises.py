@@ -40,7 +40,7 @@ def test_random_failures_lose_no_promised_call(policy, admission, seed, host_mem
         ],
         functions=[
             function("small", datasets=("images",)),
-            function("large", memory_bytes=3 * GIB, share=0.7, run_s=5),
+            replace(function("large", memory_bytes=3 * GIB, share=0.7, run_s=5), runs_ahead=True),
             replace(function("host", share=0), host_bytes=GIB, runs_ahead=True),
             replace(function("unknown", run_s=None, weight=2), host_bytes=GIB),
             replace(function("few"), instances=1),

@@ -55,8 +55,8 @@ class AheadState:
             return None
         if sandbox.invocation is None or sandbox.invocation.own_sandbox:
             return None
-        if sandbox.retired is not None or sandbox.slice is not None or not sandbox.device.slots:
-            return None  # it is to stop, or shares a device, or its node gets no work
+        if sandbox.retired is not None or not sandbox.device.slots:
+            return None  # it is to stop, or its node gets no work
         if sandbox.move is not None:
             return None  # one slot is kept for it on the other device
         if sandbox.device.plan is not None:

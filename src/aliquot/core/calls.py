@@ -134,7 +134,10 @@ class Calls:
 
     def begin_next(self, sandbox: Sandbox, *, now: float) -> None:
         """Let the next invocation handed ahead be the one that the sandbox runs. The shell has begun it already."""
-        following = sandbox.invocation = sandbox.ahead.pop(0)
+        following = sandbox.ahead.pop(0)
+        if sandbox.slice is not None and sandbox.invocation is not None:
+            sandbox.invocation.pass_share(following)
+        sandbox.invocation = following
         following.change(InvocationChange.RUN, now)
         if following.cancelled is not None:
             self.cancel(following, sandbox, following.cancelled, now=now)

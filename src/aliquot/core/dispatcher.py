@@ -295,7 +295,7 @@ class Dispatcher:
         invocation.sandbox = busy
         invocation.dispatched = now
         invocation.change(DISPATCH, now)
-        invocation.take_slots(self._dispatches)
+        invocation.take_slots(self._dispatches, ahead=True)
         self._dispatches += 1
         outbox = self._outbox
         outbox.append(Dispatch(invocation.id, busy.id, busy.place, Start.WARM, choice.reason))

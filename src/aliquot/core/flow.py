@@ -304,7 +304,7 @@ class Flow:
 
 
 def _ahead_state(spec: FunctionSpec) -> AheadState | None:
-    return AheadState() if spec.runs_ahead and spec.batch == 1 else None
+    return AheadState() if spec.runs_ahead and spec.batch == 1 and not spec.run_bytes else None
 
 
 def _batch_times(spec: FunctionSpec) -> BatchTimes | None:

@@ -43,7 +43,7 @@ class Invocation:
 
     __slots__ = (
         "alone", "arrived", "batch", "cancelled", "cost_limit", "deadline", "dispatched", "flow", "id", "number",
-        "objective", "own_sandbox", "run_s", "sandbox", "session", "share", "state", "story",
+        "objective", "own_sandbox", "run_s", "sandbox", "session", "share", "share_held", "state", "story",
     )  # fmt: skip
 
     def __init__(self, name: str, number: int, flow: "Flow", arrived: float) -> None:
@@ -57,7 +57,8 @@ class Invocation:
         self.session: SessionState | None = None
         self.state = QUEUED
         self.sandbox: Sandbox | None = None
-        self.share = 0.0  # part of compute held while in flight, summed over its devices
+        self.share = 0.0  # part of compute that it uses, summed over its devices
+        self.share_held = True  # while in flight; one handed ahead gets the slice of the call before it
         self.dispatched: float = 0
         self.run_s: float | None = None  # measured on the device, once it has run
         self.cancelled: str | None = None  # why, until the shell reports which calls handed ahead have begun
@@ -86,21 +87,31 @@ class Invocation:
     def devices(self) -> "tuple[Device, ...]":
         return self.sandbox.devices if self.sandbox else ()
 
-    def take_slots(self, dispatch: int) -> None:
-        """Take a slot on each device of the sandbox. `dispatch` is the number of this dispatch, counted from 0."""
+    def take_slots(self, dispatch: int, *, ahead: bool = False) -> None:
+        """Take a slot on each device of the sandbox. `dispatch` is the number of this dispatch, counted from 0.
+
+        A call that is handed `ahead` in a sandbox with a slice takes no compute until its turn.
+        """
         flow = self.flow
         declared, tenant = flow.spec.share, flow.key[0]
         total = 0.0
+        self.share_held = not (ahead and self.sandbox is not None and self.sandbox.slice is not None)
         for device in () if self.sandbox is None else self.sandbox.devices:
             share = min(declared, 1.0) if declared and device.sliced else device.default_share
-            device.take_slot(share, tenant)
+            device.take_slot(share if self.share_held else 0.0, tenant)
             device.last_dispatch = dispatch
             total += share
         self.share = total
 
+    def pass_share(self, following: "Invocation") -> None:
+        """Give the compute that it holds to the call that its sandbox runs next, if that one holds none."""
+        if not following.share_held:
+            self.share_held, following.share_held = False, True
+
     def free_slots(self) -> None:
         devices = self.devices
-        each, tenant = self.share / len(devices), self.flow.key[0]
+        each = self.share / len(devices) if self.share_held else 0.0
+        tenant = self.flow.key[0]
         for device in devices:
             device.free_slot(each, tenant)
 
@@ -236,7 +247,7 @@ class Sandbox:
         """Return the compute that its invocations hold on each of its devices."""
         batch = 0 if self.batch is None else self.batch.share
         alone = self.ahead if self.batch is not None else self.in_flight
-        return (batch + sum(invocation.share for invocation in alone)) / len(self.devices)
+        return (batch + sum(invocation.share for invocation in alone if invocation.share_held)) / len(self.devices)
 
     @property
     def swappable(self) -> bool:

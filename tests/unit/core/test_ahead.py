@@ -66,6 +66,36 @@ def test_a_call_that_arrives_alone_goes_to_the_busy_sandbox_rather_than_to_an_id
     assert following.sandbox == run.sandbox
 
 
+@pytest.mark.parametrize("policy", ["fair_resident", "fcfs", "mqfq_sticky"])
+def test_calls_of_a_sandbox_with_a_slice_use_its_compute_one_after_another(policy):
+    shared = replace(SHORT, share=0.5, memory_bytes=0)
+    made = Harness(policy, devices=[device("gpu", concurrency=32)], functions=[shared])
+    first = made.call("short")
+    made.ready(first)
+    finish(made, of_type(Dispatch, first)[0])
+    commands = made.call("short", "short", "short")
+    run, *following = of_type(Run | RunNext, commands)
+    assert [type(command) for command in following] == [RunNext, RunNext]
+    gpu = made.scheduler.registry.devices["gpu"]
+    assert (gpu.running, gpu.shares_used) == (3, 0.5)
+    left = 2
+    for command in (run, *following):
+        assert finish(made, command)[0] == Complete(command.invocation)
+        assert (gpu.running, gpu.shares_used) == (left, 0.5 if left else 0)
+        left -= 1
+
+
+def test_calls_of_a_sandbox_with_a_slice_leave_room_for_a_neighbour():
+    shared, neighbour = replace(SHORT, share=0.5, memory_bytes=0), replace(OTHER, share=0.5, memory_bytes=0)
+    made = Harness("fcfs", devices=[device("gpu", concurrency=32)], functions=[shared, neighbour])
+    for name in ("short", "other"):
+        first = made.call(name)
+        made.ready(first)
+        finish(made, of_type(Dispatch, first)[0])
+    made.call(*["short"] * 4)
+    assert len(of_type(Run, made.call("other"))) == 1
+
+
 def test_a_call_handed_ahead_is_run_by_no_other_command():
     made = harness()
     run, following = of_type(Run | RunNext, made.call("short", "short"))

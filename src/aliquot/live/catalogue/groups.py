@@ -75,10 +75,10 @@ class FlowFunctions(Struct, frozen=True):
         )
 
     def _runs_ahead(self) -> bool:
-        """Return whether short calls may be handed to busy sandboxes: it is one plain Python function without a GPU."""
+        """Return whether short calls may be handed to busy sandboxes: it is one plain Python function."""
         needs = self.needs()
         is_python = self.members[0].action.exec.kind.startswith("python:")
-        return is_python and not (self.is_group or needs.sdk or needs.datasets or needs.volumes or needs.gpu_share)
+        return is_python and not (self.is_group or needs.sdk or needs.datasets or needs.volumes)
 
 
 def flow_of(resolved: ResolvedAction) -> str:

@@ -14,7 +14,6 @@ import socket
 from collections import deque
 from contextlib import suppress
 
-from aliquot.core.model import CPU
 from aliquot.live.node.base import Launch, RunRequest
 from aliquot.live.node.launcher_connection import LauncherConnection, ahead_frame
 
@@ -24,8 +23,7 @@ MAX_PAYLOAD_BYTES = 16_384  # of a run handed ahead, so that all of them fit int
 def runs_ahead(launch: Launch) -> bool:
     """Return whether runs may be handed ahead to a Python sandbox of this launch, which has one plain function."""
     files = launch.datasets or launch.volumes
-    special = launch.sdk or launch.members or files or launch.module or launch.batch > 1
-    return not special and launch.place == (CPU,)
+    return not (launch.sdk or launch.members or files or launch.module or launch.batch > 1)
 
 
 def _is_plain(request: RunRequest) -> bool:
