@@ -127,7 +127,7 @@ def _unknown(graph: KernelGraph, name: str) -> GraphComplaint:
 def _input(buffer: GraphBuffer, value: Json) -> InlineInput | ObjectInput:
     if not isinstance(value, dict):
         return InlineInput(to_bytes(buffer.dtype, buffer.shape, value))
-    if list(value) == ["key"] and _is_key(value["key"]):
+    if list(value) == ["key"] and is_key(value["key"]):
         return ObjectInput(value["key"])
     if list(value) != ["base64"] or not isinstance(value["base64"], str):
         raise TensorError(f'is {shown(value)}; expected lists of numbers, {{"key": "…"}} or {{"base64": "…"}}')
@@ -150,7 +150,7 @@ def _outputs(graph: KernelGraph, call: FieldReader, complaints: list[GraphCompla
             continue
         reader = given.nested(given.take(name), name)
         key = reader.take("key")
-        if not _is_key(key):
+        if not is_key(key):
             reader.complain("key", f"is {shown(key)}; expected the name of an object")
             key = ""
         targets[name] = OutputTarget(str(key), reader.flag("stay", default=False))
@@ -179,5 +179,6 @@ def _literals(graph: KernelGraph, call: FieldReader, complaints: list[GraphCompl
     return values
 
 
-def _is_key(value: Json) -> bool:
+def is_key(value: Json) -> bool:
+    """Return whether the value can be the key of an object."""
     return isinstance(value, str) and len(value) <= MAX_KEY_LENGTH and bool(KEY.fullmatch(value))

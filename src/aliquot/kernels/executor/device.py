@@ -42,6 +42,7 @@ class ExecutorDevice:
     def __init__(self, number: int = 0) -> None:
         self._number = number
         self._forms: dict[str, tuple[KernelBackend, DeviceConstants]] = {}
+        self.verified: set[str] = set()  # digests of objects whose files were checked
         self.running = Lock()
         self.loading = Lock()
 

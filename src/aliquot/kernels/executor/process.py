@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 from aliquot.kernels.backends.base import KernelError
 from aliquot.kernels.executor import sandbox
+from aliquot.kernels.executor.call_files import CallFiles, ObjectDamaged
 from aliquot.kernels.executor.compiled_code import CACHES
 from aliquot.kernels.executor.device import ExecutorDevice
 from aliquot.kernels.executor.sandbox import GraphNotLoaded, KernelSandbox
@@ -96,15 +97,17 @@ class ExecutorSeat:
         with self._device.running:
             os.dup2(self._pipes[0], 1)
             os.dup2(self._pipes[1], 2)
-            return self._run(self._sandbox, kind, second)
+            return self._run(self._sandbox, kind, CallFiles(first, fds, self._device.verified), second)
 
-    def _run(self, sandbox: KernelSandbox, kind: int, payload: bytes | memoryview) -> RunAnswer:
+    def _run(self, sandbox: KernelSandbox, kind: int, files: CallFiles, payload: bytes | memoryview) -> RunAnswer:
         try:
             if kind == frames.RUN_PICKLED:
-                return RunAnswer(*sandbox.run_file(payload))
-            return answers.from_result(sandbox(json.loads(bytes(payload))), self._max_bytes)
-        except KernelError as error:
+                return RunAnswer(*sandbox.run_file(payload, files))
+            return answers.from_result(sandbox(json.loads(bytes(payload)), files), self._max_bytes)
+        except (KernelError, ObjectDamaged) as error:
             return RunAnswer(frames.APPLICATION_ERROR, answers.error_json(str(error)))
+        finally:
+            files.close()
 
     def _init(self, description: dict[str, Any], fds: list[int]) -> RunAnswer:
         if self._sandbox is not None:

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 from msgspec import to_builtins
 
 from aliquot.kernels.backends.base import BuildFailed
-from aliquot.kernels.binding import FileInput, InlineInput, KernelCall, ObjectInput, bind_file, bind_json
+from aliquot.kernels.binding import FileInput, InlineInput, KernelCall, bind_file, bind_json
+from aliquot.kernels.executor.call_files import NO_FILES, CallFiles
 from aliquot.kernels.executor.compiled_code import CACHES, CODE, pack_code, unpack_code
 from aliquot.kernels.executor.device import ExecutorDevice, Resident
 from aliquot.kernels.executor.runs import KernelResult
@@ -80,54 +81,72 @@ class KernelSandbox:
         literals = {name: literal.default or 0 for name, literal in self.graph.literals.items()}
         self._resident.run(inputs, literals, 1, self._progress)
 
-    def __call__(self, arguments: dict[str, Any]) -> dict[str, Any]:
+    def __call__(self, arguments: dict[str, Any], files: CallFiles = NO_FILES) -> dict[str, Any]:
         """Run the call that a JSON body makes."""
         try:
             call = bind_json(self.graph, arguments)
-            self._check_call(call)
+            self._check_call(call, files)
+            inputs = self._inputs(call, b"", files)
         except GraphRefused as refused:
             return {"error": _refusal(refused)}
-        result = self._run(call, b"")
-        outputs = {name: _listed(self.graph, name, data) for name, data in result.outputs.items()}
+        result = self._run(call, inputs)
+        stored = self._store(result, files)
+        outputs = {name: _listed(self.graph, name, data) for name, data in result.outputs.items() if name not in stored}
+        outputs |= {name: {"key": key} for name, key in stored.items()}
         return {"kernels": to_builtins(result.counters), "outputs": outputs}
 
-    def run_file(self, payload: bytes | memoryview) -> FileAnswer:
+    def run_file(self, payload: bytes | memoryview, files: CallFiles = NO_FILES) -> FileAnswer:
         """Run the call that a safetensors file makes. Its arrays are used where they are."""
         try:
             file = _whole_file(payload)
             call = bind_file(self.graph, file)
-            self._check_call(call)
+            self._check_call(call, files)
+            inputs = self._inputs(call, payload, files)
         except TensorError as error:
             return _refused_file(GraphRefused([GraphComplaint("the file", str(error))]))
         except GraphRefused as refused:
             return _refused_file(refused)
-        result = self._run(call, payload)
+        result = self._run(call, inputs)
+        stored = self._store(result, files)
         counters = to_builtins(result.counters)
-        arrays = {name: (self.graph.buffers[name].dtype, self.graph.buffers[name].shape) for name in result.outputs}
-        body = make_header(arrays, {"kernels": json.dumps(counters)}) + b"".join(result.outputs.values())
-        summary = {"kernels": counters, "safetensors": True, "size": len(body)}
+        sent = {name: data for name, data in result.outputs.items() if name not in stored}
+        arrays = {name: (self.graph.buffers[name].dtype, self.graph.buffers[name].shape) for name in sent}
+        keys = {name: {"key": key} for name, key in stored.items()}
+        about = {"kernels": json.dumps(counters)} | ({"outputs": json.dumps(keys)} if keys else {})
+        body = make_header(arrays, about) + b"".join(sent.values())
+        summary = {"kernels": counters, "safetensors": True, "size": len(body)} | ({"outputs": keys} if keys else {})
         return FileAnswer(SUCCESS, json.dumps(summary, separators=(",", ":")).encode(), body)
 
-    def _check_call(self, call: KernelCall) -> None:
-        """Refuse a call that names objects, or whose answer is too large, before it runs."""
-        keyed = [f"input {name!r}" for name, given in call.inputs.items() if isinstance(given, ObjectInput)]
-        keyed += [f"output {name!r}" for name in call.outputs]
-        if keyed:
-            raise GraphRefused(
-                [GraphComplaint(place, "calls take no keys of objects; give the array") for place in keyed]
-            )
-        size_bytes = call.answered_bytes(self.graph)
+    def _check_call(self, call: KernelCall, files: CallFiles) -> None:
+        """Refuse a call whose answer is too large, or whose outputs cannot become objects, before it runs."""
+        if unknown := [name for name in call.outputs if name not in files.keys]:
+            reason = "cannot become an object in this call"
+            raise GraphRefused([GraphComplaint(f"output {name!r}", reason) for name in unknown])
+        outputs = self.graph.named(OUTPUT).items()
+        size_bytes = sum(buffer.size_bytes for name, buffer in outputs if name not in files.keys)
         if size_bytes > self._max_bytes:
             reason = f"take {size_bytes} bytes; an answer has at most {self._max_bytes}"
             raise GraphRefused([GraphComplaint("the outputs", reason)])
 
-    def _run(self, call: KernelCall, payload: bytes | memoryview) -> KernelResult:
+    def _inputs(self, call: KernelCall, payload: bytes | memoryview, files: CallFiles) -> dict[str, bytes | memoryview]:
+        """Return the bytes of the inputs. Raises `GraphRefused` or `ObjectDamaged`."""
         inputs: dict[str, bytes | memoryview] = {}
         for name, given in call.inputs.items():
             if isinstance(given, InlineInput):
                 inputs[name] = given.data
             elif isinstance(given, FileInput):
                 inputs[name] = memoryview(payload)[given.start : given.end]
+            else:
+                inputs[name] = files.read(name, given.key, self.graph.buffers[name])
+        return inputs
+
+    def _store(self, result: KernelResult, files: CallFiles) -> dict[str, str]:
+        """Hand over the outputs that become objects, and return their keys by name."""
+        for name in files.keys:
+            files.write(name, result.outputs[name])
+        return files.keys
+
+    def _run(self, call: KernelCall, inputs: Mapping[str, bytes | memoryview]) -> KernelResult:
         try:
             return self._resident.run(inputs, call.literals, call.iterations, self._progress)
         finally:

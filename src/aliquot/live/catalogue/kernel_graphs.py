@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from aliquot.core.errors import InputError
 from aliquot.kernels.check import check_graph
-from aliquot.kernels.graph import GraphComplaint, KernelGraph
+from aliquot.kernels.graph import OUTPUT, GraphComplaint, KernelGraph
 from aliquot.kernels.plan import constant_sizes, plan_memory, program_files
 from aliquot.kernels.reading import GraphRefused, read_graph
 from aliquot.live.catalogue.entities import Entities
@@ -29,6 +29,7 @@ class GraphNeeds(Struct, frozen=True):
     memory_bytes: int
     run_bytes: int
     constants: dict[str, int]  # sizes by digest
+    outputs: dict[str, int]  # sizes by name
     programs: dict[str, int]  # sizes of the files of programs by digest, 0 where a size is not known
 
     @property
@@ -66,7 +67,8 @@ def _needs_of(code: str) -> GraphNeeds:
         more = [f"and {len(lines) - MAX_SHOWN} more"] if len(lines) > MAX_SHOWN else []
         raise InputError("The kernel graph has mistakes:\n" + "\n".join(lines[:MAX_SHOWN] + more)) from refused
     plan = plan_memory(graph)
-    return GraphNeeds(plan.memory_bytes, plan.run_bytes, constant_sizes(graph), program_files(graph))
+    outputs = {name: buffer.size_bytes for name, buffer in graph.named(OUTPUT).items()}
+    return GraphNeeds(plan.memory_bytes, plan.run_bytes, constant_sizes(graph), outputs, program_files(graph))
 
 
 def named_blobs(entities: Entities, namespace: str) -> list[str]:

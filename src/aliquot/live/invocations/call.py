@@ -15,6 +15,7 @@ from aliquot.core.commands import Start
 from aliquot.core.places import Place
 from aliquot.live.catalogue.needs import reruns_of
 from aliquot.live.catalogue.resolving import ResolvedAction
+from aliquot.live.invocations.call_objects import CallObjects
 from aliquot.live.invocations.objective import CallObjective, StageCall
 from aliquot.live.invocations.trace_context import TraceContext
 from aliquot.live.node.base import BufferHandle, Outcome, PartReceiver, StepArguments
@@ -102,9 +103,9 @@ class Call:
 
     __slots__ = (
         "action", "activation", "cause", "done", "durable", "ended", "event", "followers", "function", "id", "late",
-        "namespace", "notes", "objective", "on_disk", "outcome", "parked", "payload", "pickled", "queue_entry",
-        "reason", "reserved", "resolved", "result_key", "run", "session", "shared", "stage", "task", "trace",
-        "transaction",
+        "namespace", "notes", "objective", "objects", "on_disk", "outcome", "parked", "payload", "pickled",
+        "queue_entry", "reason", "reserved", "resolved", "result_key", "run", "session", "shared", "stage", "task",
+        "trace", "transaction",
     )  # fmt: skip
 
     def __init__(
@@ -150,6 +151,7 @@ class Call:
         self.done = done
         self.run = CallRun()
         self.task: TaskVariables | None = None  # if the call is a task of a workflow
+        self.objects: CallObjects | None = None  # of a call of a kernel graph, from its acceptance on
         self.objective: CallObjective | None = None  # if it has a deadline or a cost limit
         self.stage: StageCall | None = None  # if it belongs to an execution with limits
         self.result_key: ResultKey | None = None  # if equal calls may wait for its result, or it waits for one

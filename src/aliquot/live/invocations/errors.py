@@ -4,6 +4,7 @@
       PayloadError          the payload is not a JSON object, or sets a parameter that it may not set
       LimitsError           it has a deadline or a cost limit, and no plan can be made for it
       RateLimitError        the namespace has used up its calls per minute or its calls at once
+      ObjectsRefusedError   the call names objects that are not there, or its outputs have no room
       NotPromisedError      the call cannot meet its deadline or its cost limit now
     OverloadedError         the platform cannot take any call now: it is stopping, or the store fails
 
@@ -38,6 +39,14 @@ class NotPromisedError(CallRefusedError):
     def __init__(self, text: str, refusal: Refusal) -> None:
         super().__init__(text)
         self.refusal = refusal
+
+
+class ObjectsRefusedError(CallRefusedError):
+    """The call names objects that are not there, or its outputs have no room. `status` is that of HTTP."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
 
 
 class OverloadedError(Exception):

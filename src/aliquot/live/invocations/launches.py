@@ -224,6 +224,7 @@ def run_request(call: Call, assignment: SandboxAssignment, now_ms: int) -> RunRe
         hand_on=shared.hands_on,
         defaults=defaults_of(one.action) if shared.handed else {},
         objects=shared.objects,
+        kernel=None if call.objects is None else call.objects.open(),
     )  # fmt: skip
 
 

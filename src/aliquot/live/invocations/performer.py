@@ -21,7 +21,6 @@ from aliquot.core.commands import (
     Run,
     RunNext,
     SetSlice,
-    Start,
     StartSandbox,
     StopSandbox,
     TakeBack,
@@ -42,18 +41,24 @@ from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.catalogue.secrets import SecretRegistry
 from aliquot.live.catalogue.volume_needs import reason_no_volumes
 from aliquot.live.datasets.fabric import Fabric
-from aliquot.live.invocations.activations import failure, note
+from aliquot.live.invocations.activations import failure
 from aliquot.live.invocations.batch_runs import BatchRuns
 from aliquot.live.invocations.call import Call, ChainCall
 from aliquot.live.invocations.call_finisher import CallFinisher
 from aliquot.live.invocations.call_registry import CallRegistry
 from aliquot.live.invocations.flows import Flows
-from aliquot.live.invocations.launches import GraphFiles, activation_env, launch, run_request
+from aliquot.live.invocations.kernel_objects import KernelObjects
+from aliquot.live.invocations.launches import activation_env, launch, run_request
 from aliquot.live.invocations.limited_executions import LimitedExecutions
 from aliquot.live.invocations.nested_calls import NestedCalls
 from aliquot.live.invocations.promise_records import PromiseRecords, refused_outcome
 from aliquot.live.invocations.run_output import RunOutput
-from aliquot.live.invocations.sandbox_assignments import SandboxAssignment, SandboxAssignments, tell_start
+from aliquot.live.invocations.sandbox_assignments import (
+    SandboxAssignment,
+    SandboxAssignments,
+    note_hidden_start,
+    tell_start,
+)
 from aliquot.live.node.base import NestedRun, Node, Outcome, Status
 
 log = structlog.get_logger("aliquot.service")
@@ -81,7 +86,7 @@ class CommandPerformer:
         api_host: str,
         images: tuple[RuntimeImage, ...],
         secrets: SecretRegistry,
-        constants: GraphFiles,
+        objects: KernelObjects,
         executions: LimitedExecutions,
     ) -> None:
         """`post` passes events to the scheduler, and `arrive` reports the arrival of a call that is tried again.
@@ -94,14 +99,11 @@ class CommandPerformer:
         self._assignments = assignments
         self._finisher = finisher
         self._flows = flows
-        self._wake = wake
-        self._post = post
-        self._arrive = arrive
-        self._now = now
+        self._wake, self._post, self._arrive, self._now = wake, post, arrive, now
         self._api_host = api_host
         self._images = images
         self._secrets = secrets
-        self._constants = constants
+        self._objects = objects
         self._executions = executions
         self.output = RunOutput(assignments, node)
         self.promises = PromiseRecords(node.devices, registry.calls, executions, now)
@@ -183,7 +185,11 @@ class CommandPerformer:
         self._post(RunFinished(call.id, sandbox, run_s, outcome.inside_s))
         if assignment.view_lost:
             self._give_up(sandbox)
-        self.end(call, assignment.with_logs(outcome) if assignment.logs else outcome)
+        outcome = assignment.with_logs(outcome) if assignment.logs else outcome
+        if call.objects is not None and call.objects.memories and outcome.status is Status.SUCCESS:
+            self._registry.spawn(self._objects.store(call, outcome, self.end))
+        else:
+            self.end(call, outcome)
 
     def runs_taken_back(self, sandbox: int, count: int) -> None:
         ahead = self._assignments[sandbox].ahead
@@ -283,7 +289,7 @@ class CommandPerformer:
                 self.sandbox_lost(sandbox, failure(Status.DEVELOPER_ERROR, reason))
                 return
             assignment.has_view = True
-        self._node.start_sandbox(sandbox, self._constants.add(made, first.action) if made.module else made)
+        self._node.start_sandbox(sandbox, self._objects.graphs.add(made, first.action) if made.module else made)
 
     def _stop_sandbox(self, command: StopSandbox) -> None:
         self._assignments.close(command.sandbox)
@@ -315,7 +321,7 @@ class CommandPerformer:
                 self._registry.calls[name].run.may_retry = True
             return
         if assignment.early:
-            _note_hidden_start(call, assignment)
+            note_hidden_start(call, assignment)
         if assignment.batches and isinstance(command, Run):
             self._batches.begin(command, assignment)
             return
@@ -348,6 +354,9 @@ class CommandPerformer:
         if not has_payload:
             log.error("the payload of a queued call is not in the store", activation=call.id)
             self._give_up(sandbox)
+            return
+        if (problem := self._objects.problem(call)) is not None:
+            self.run_finished(sandbox, problem)
             return
         self._node.run(sandbox, run_request(call, assignment, now_ms()))
         if call.durable and call.queue_entry == call.id:  # if the run has to be repeated, it is read again
@@ -389,10 +398,3 @@ class CommandPerformer:
             self.end(call, refused_outcome(command))
         else:
             self.end(call, failure(Status.INTERNAL_ERROR, command.reason))
-
-
-def _note_hidden_start(call: Call, assignment: SandboxAssignment) -> None:
-    """Record how much of its start the first call of a sandbox that was started ahead did not see."""
-    assignment.early = False
-    if call.run.start is Start.WARM and assignment.init_s is not None:
-        call.notes = note("hold", {"hiddenTime": round(assignment.init_s * 1000)}) + call.notes

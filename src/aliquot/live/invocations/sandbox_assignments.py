@@ -8,6 +8,7 @@ from aliquot.core.commands import Start
 from aliquot.live.catalogue.groups import FlowFunctions
 from aliquot.live.catalogue.keys import EphemeralKeys
 from aliquot.live.catalogue.resolving import ResolvedAction
+from aliquot.live.invocations.activations import note
 from aliquot.live.invocations.call import Call, ChainCall
 from aliquot.live.node.base import Outcome
 from aliquot.live.store.records import is_truthy
@@ -108,3 +109,10 @@ def tell_start(call: Call, assignment: SandboxAssignment) -> None:
     call.run.init_s = assignment.init_s
     for line in assignment.logs:
         call.printed(line)
+
+
+def note_hidden_start(call: Call, assignment: SandboxAssignment) -> None:
+    """Record how much of its start the first call of a sandbox that was started ahead did not see."""
+    assignment.early = False
+    if call.run.start is Start.WARM and assignment.init_s is not None:
+        call.notes = note("hold", {"hiddenTime": round(assignment.init_s * 1000)}) + call.notes

@@ -5,7 +5,6 @@ The engine lets the scheduler take its steps. The performer carries the commands
 
 import asyncio
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,6 @@ from aliquot.core.model import CPU
 from aliquot.core.places import Place
 from aliquot.live.catalogue.catalogue import Catalogue
 from aliquot.live.catalogue.images import RuntimeImage
-from aliquot.live.catalogue.kernel_graphs import named_blobs
 from aliquot.live.catalogue.keys import EphemeralKeys
 from aliquot.live.catalogue.needs import parse_needs
 from aliquot.live.catalogue.resolving import ResolvedAction
@@ -45,8 +43,9 @@ from aliquot.live.invocations.environment_waits import EnvironmentWaits
 from aliquot.live.invocations.errors import NotPromisedError, OverloadedError
 from aliquot.live.invocations.flows import Flows
 from aliquot.live.invocations.kept_estimates import KeptEstimates
+from aliquot.live.invocations.kernel_objects import KernelObjects
 from aliquot.live.invocations.kernel_trials import KernelTrials
-from aliquot.live.invocations.launches import GraphFiles, launch
+from aliquot.live.invocations.launches import launch
 from aliquot.live.invocations.limited_executions import LimitedExecutions
 from aliquot.live.invocations.performer import CommandPerformer
 from aliquot.live.invocations.pure_results import PureResults
@@ -58,7 +57,7 @@ from aliquot.live.profile.log import ProfileLog
 from aliquot.live.profile.profiler import Profiler
 from aliquot.live.profile.records import ProfileRow
 from aliquot.live.store.base import Store
-from aliquot.live.store.records import Action, Activation, Namespace
+from aliquot.live.store.records import KERNEL, Action, Activation, Namespace
 from aliquot.live.usage.figures import with_usage
 from aliquot.live.usage.file import UsageFile
 from aliquot.live.usage.sampler import UsageSampler
@@ -106,7 +105,7 @@ class Service:
         self._max_sandbox_bytes = host_memory_bytes if max_sandbox_bytes is None else max_sandbox_bytes
         self._api_host = api_host
         self._images = images
-        self.registry = CallRegistry(store, self._engine.now, self._result_ended)
+        self.registry = CallRegistry(store, self._engine.now, lambda call: self.results.ended(call))  # noqa: PLW0108 - made below
         self.calls = self.registry.calls
         self.sessions = self.registry.sessions
         self.usage = UsageSampler(node, self.scheduler, self._engine.post, open_usage_file)
@@ -121,7 +120,7 @@ class Service:
         self.secrets = secrets or SecretRegistry(store, SecretCipher(None))
         policies = "+".join(self.scheduler.policy_names)
         self.finisher = CallFinisher(policies, self.registry, self.fabric.readers, self._engine.now)
-        self.objects = objects
+        self.objects, self.kernel_objects = objects, KernelObjects(objects)
         self.flows = Flows()
         self.executions = LimitedExecutions(self._engine.post, self._engine.stepped, self._engine.now, self.flows.flow)
         self.capacity = Capacity(self.flows, lambda: node.devices, self._max_sandbox_bytes)
@@ -139,12 +138,12 @@ class Service:
             api_host=api_host,
             images=images,
             secrets=self.secrets,
-            constants=GraphFiles(self.objects),
+            objects=self.kernel_objects,
             executions=self.executions,
         )
         self.nested_calls = self._performer.nested_calls
         self.nested_calls.on_called(self.profiler.note)
-        self.trials = KernelTrials(node, GraphFiles(self.objects))
+        self.trials = KernelTrials(node, self.kernel_objects.graphs)
         weights = self.scheduler.registry.tenant_weights
         self.results = PureResults(
             ResultCache(result_cache_bytes, lambda tenant: weights.get(tenant, 1)),
@@ -183,10 +182,8 @@ class Service:
         return self._performer.performers[kind]
 
     async def sweep_objects(self, catalogue: Catalogue) -> None:
-        """Remove blobs that no object and no kernel graph names, from time to time."""
-        if self.objects is not None:
-            named = partial(named_blobs, catalogue.entities)
-            await self.objects.sweep_repeatedly(lambda: [one.name for one in catalogue.namespaces()], named)
+        """Remove blobs that no object, no kernel graph and no call names, from time to time."""
+        await self.kernel_objects.sweep_repeatedly(catalogue, self.calls)
 
     def running_calls(self) -> int:
         return sum(bool(call.run.begun_s) for call in self.calls.values())
@@ -226,6 +223,7 @@ class Service:
 
     async def accept(self, call: Call) -> None:
         self.registry.check_open(call.namespace.owner)
+        self.kernel_objects.take(call)
         if call.objective is not None:
             await self._accept_if_promised(call)
             return
@@ -356,13 +354,12 @@ class Service:
         if self.forecaster is not None:
             self.forecaster.seen(rows)
 
-    def _result_ended(self, call: Call) -> None:
-        self.results.ended(call)
-
     def enqueue(self, call: Call) -> None:
         """Pass the call to the scheduler, unless the result of an equal one is known or will be."""
         self.registry.add(call)
-        if not (self.results.ttls and self.results.take(call)):
+        if call.resolved.action.exec.kind == KERNEL and (problem := self.kernel_objects.problem(call)) is not None:
+            self._performer.fail_waiting(call, "", problem)
+        elif not (self.results.ttls and self.results.take(call)):
             self._post_arrival(call)
         elif call.stage is not None:  # it needs no device
             self.executions.skip(call.stage.execution, call.stage.stage)

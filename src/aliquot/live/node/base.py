@@ -151,6 +151,29 @@ class BatchItem(Struct, frozen=True):
     objects: int = 0  # its part of the request's buffers of objects
 
 
+class InputFile(Struct, frozen=True):
+    """An object that is an input: its key, its version, and its file."""
+
+    key: str
+    sha256: str
+    path: str
+
+
+class OutputFile(Struct, frozen=True):
+    """An output that becomes an object: its name, its key, and a descriptor of the memory that the run fills."""
+
+    name: str
+    key: str
+    fd: int
+
+
+class KernelFiles(Struct, frozen=True):
+    """The objects of a call of a kernel graph."""
+
+    inputs: tuple[InputFile, ...] = ()
+    outputs: tuple[OutputFile, ...] = ()
+
+
 class RunRequest(Struct, frozen=True, gc=False):
     """One run of a function. The payload is a JSON object, or the SDK's pickled arguments.
 
@@ -172,6 +195,7 @@ class RunRequest(Struct, frozen=True, gc=False):
     defaults: dict[str, Raw] = {}  # parameters for those that the handed value lacks
     # The payload is a container (`runtime.objects`) whose objects have their large buffers here.
     objects: tuple[BufferHandle, ...] | None = None
+    kernel: KernelFiles | None = None  # objects of a call of a kernel graph
     items: tuple[BatchItem, ...] = ()  # calls of a batch; its reply is read by the service
 
 

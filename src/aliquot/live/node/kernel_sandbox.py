@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from aliquot.live.node.base import RunRequest
+from aliquot.live.node.base import KernelFiles, RunRequest
 from aliquot.live.node.executor_seats import SeatCell
 from aliquot.live.node.executors import Executor
 from aliquot.live.node.launcher_connection import LargeReply
 from aliquot.live.node.local_sandbox import LocalSandbox
-from aliquot.live.node.states import CHECKING, GONE, IDLE, WAITING
+from aliquot.live.node.states import CHECKING, GONE, IDLE, RUNNING, WAITING, open_or_empty
 from aliquot.runtime import frames
 from aliquot.runtime.frames import REQUEST
 from aliquot.runtime.progress import PROGRESS
@@ -65,11 +65,23 @@ class GraphSandbox(LocalSandbox):
 
     def run(self, request: RunRequest) -> bool:
         """Send a run, or keep it until the run of another graph has ended. Its time limit counts from its turn."""
-        if self.executor is not None and not self.executor.take_turn(self):
+        if self.executor is None:
+            self.awaits_answer = True
+            return super().run(request)
+        if not self.executor.take_turn(self):
             self.state, self._request = WAITING, request
             return True
-        self.awaits_answer = True
-        return super().run(request)
+        self.cell.process.thaw()
+        self._begin(request.timeout_ms, request.logs_bytes, request.listener)
+        self.state, self.awaits_answer = RUNNING, True
+        head, fds = graph_run(request)
+        try:
+            sent = self._connection.send(head, request.payload, fds)
+        finally:
+            for fd in fds:
+                os.close(fd)
+        self._unread = not sent
+        return sent
 
     def turn(self) -> None:
         request, self._request = self._request, None
@@ -134,6 +146,18 @@ class GraphSandbox(LocalSandbox):
             return body
         found = json.loads(body)
         return json.dumps({"error": f"{found['error']} It was in {where}."}, ensure_ascii=False).encode()
+
+
+def graph_run(request: RunRequest) -> tuple[bytes, list[int]]:
+    """Return the frame of a run up to its payload, and the descriptors of its objects, which the caller closes."""
+    files = request.kernel or KernelFiles()
+    fds = [open_or_empty((one.key, one.path)) for one in files.inputs] + [os.dup(one.fd) for one in files.outputs]
+    about = {
+        "inputs": [(one.key, one.sha256) for one in files.inputs],
+        "outputs": [(one.name, one.key) for one in files.outputs],
+    }
+    first, kind = json.dumps(about).encode(), frames.RUN_PICKLED if request.pickled else frames.RUN
+    return REQUEST.pack(kind, 0, len(first), len(request.payload)) + first, fds
 
 
 def described_place(code: str, page: bytes) -> str:

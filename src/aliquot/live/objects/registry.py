@@ -12,9 +12,11 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from aliquot.clock import now_ms
 from aliquot.core.units import GIB
 from aliquot.live.objects.compiled import CompiledGraphs
 from aliquot.live.objects.files import BlobFiles, IncomingFile, folder_name
+from aliquot.live.objects.memory import OutputMemory
 from aliquot.live.store.base import Delete, Document, DocumentChange, Store
 
 COLLECTION = "object"
@@ -22,6 +24,7 @@ DEFAULT_OBJECT_BYTES = 2 * GIB
 DEFAULT_NAMESPACE_BYTES = 8 * GIB
 UNNAMED_KEPT_S = 86_400.0
 SWEEP_EVERY_S = 3600.0
+_FULL = "The objects of a namespace have at most {} bytes (--limit objects_per_namespace_bytes). Delete some."
 
 NamedDigests = Callable[[str], Iterable[str]]  # digests that the graphs of a namespace name
 
@@ -37,6 +40,7 @@ class ObjectRecord(Struct, frozen=True, rename="camel"):
     sha256: str
     size: int
     updated: int  # milliseconds since 1970
+    expires: int = 0  # the same, or 0 if it stays
 
 
 class ObjectRegistry:
@@ -69,12 +73,14 @@ class ObjectRegistry:
     # --- reading ------------------------------------------------------------------------------------------
 
     def find(self, namespace: str, key: str) -> ObjectRecord | None:
-        return self._objects.get(namespace, {}).get(key)
+        """Return an object, or None if there is none or its time is over."""
+        found = self._objects.get(namespace, {}).get(key)
+        return None if found is None or _is_over(found, now_ms()) else found
 
     def all(self, namespace: str, prefix: str = "") -> list[ObjectRecord]:
         """Return the objects of a namespace whose keys begin so, sorted by key."""
-        own = self._objects.get(namespace, {})
-        return [own[key] for key in sorted(own) if key.startswith(prefix)]
+        own, now = self._objects.get(namespace, {}), now_ms()
+        return [own[key] for key in sorted(own) if key.startswith(prefix) and not _is_over(own[key], now)]
 
     def blob_size(self, namespace: str, digest: str) -> int | None:
         """Return the size of a blob, or None if the namespace has none of this digest."""
@@ -92,19 +98,47 @@ class ObjectRegistry:
         if file.size + more > self.object_bytes:
             raise StorageFullError(f"An object has at most {self.object_bytes} bytes (--limit object_bytes).")
         if self.used_bytes(namespace) + more > self._namespace_bytes:
-            raise StorageFullError(
-                f"The objects of a namespace have at most {self._namespace_bytes} bytes "
-                "(--limit objects_per_namespace_bytes). Delete some."
-            )
+            raise StorageFullError(_FULL.format(self._namespace_bytes))
         folder = folder_name(namespace)
         self._incoming[folder] = self._incoming.get(folder, 0) + more
 
     def give_room_back(self, namespace: str, file: IncomingFile) -> None:
         """Stop counting a file that is not received any more."""
+        self._give_back(namespace, file.size)
+
+    def _give_back(self, namespace: str, size: int) -> None:
         folder = folder_name(namespace)
-        self._incoming[folder] -= file.size
+        self._incoming[folder] -= size
         if not self._incoming[folder]:
             del self._incoming[folder]
+
+    def lacks_room(self, namespace: str, sizes: Iterable[int]) -> str | None:
+        """Return why files of these sizes cannot be stored now, or None if they can."""
+        sizes = list(sizes)
+        if any(size > self.object_bytes for size in sizes):
+            return f"An object has at most {self.object_bytes} bytes (--limit object_bytes)."
+        if self.used_bytes(namespace) + sum(sizes) > self._namespace_bytes:
+            return _FULL.format(self._namespace_bytes)
+        return None
+
+    async def put_memory(self, namespace: str, key: str, memory: OutputMemory, expires: int = 0) -> ObjectRecord:
+        """Store what a sandbox has written as an object. Raises `StorageFullError` or `OSError`."""
+        file = self.files.receive()
+        try:
+            if (problem := self.lacks_room(namespace, [memory.size])) is not None:
+                raise StorageFullError(problem)
+            self.take_room(namespace, file, memory.size)
+            try:
+                digest = await asyncio.to_thread(_fill, file, memory)
+                if self.blob_size(namespace, digest) is None:
+                    await self.keep_blob(namespace, file, digest)
+            finally:
+                self._give_back(namespace, memory.size)
+        finally:
+            file.discard()
+        record = ObjectRecord(key, digest, memory.size, now_ms(), expires)
+        await self.put(namespace, record)
+        return record
 
     async def keep_blob(self, namespace: str, file: IncomingFile, digest: str) -> None:
         """Store a received file under its digest. It is on disk on return."""
@@ -135,11 +169,19 @@ class ObjectRegistry:
             self.files.delete(namespace, digest)
         return len(old)
 
+    async def delete_expired(self, namespace: str, now: int) -> int:
+        """Delete the objects whose time is over. Return how many there were."""
+        over = [key for key, record in self._objects.get(namespace, {}).items() if _is_over(record, now)]
+        for key in over:
+            await self.delete(namespace, key)
+        return len(over)
+
     async def sweep_repeatedly(self, namespaces: Callable[[], Iterable[str]], named: NamedDigests) -> None:
         """Remove blobs that nothing names, from time to time."""
         while True:
             await asyncio.sleep(SWEEP_EVERY_S)
             for namespace in list(namespaces()):
+                await self.delete_expired(namespace, now_ms())
                 self.sweep(namespace, named(namespace), now_s=time.time())
 
     # --- data of namespaces that are deleted (`NamespaceData`) --------------------------------------------------
@@ -152,3 +194,14 @@ class ObjectRegistry:
         self._blobs.pop(folder_name(namespace), None)
         self.files.delete_all(namespace)
         self.compiled.delete_all(folder_name(namespace))
+
+
+def _is_over(record: ObjectRecord, now: int) -> bool:
+    return bool(record.expires) and record.expires <= now
+
+
+def _fill(file: IncomingFile, memory: OutputMemory) -> str:
+    """Write what the memory holds to a file, and return its digest. Blocks."""
+    for piece in memory.pieces():
+        file.write(piece)
+    return file.finish()

@@ -18,6 +18,7 @@ from aliquot.live.invocations.errors import (
     MALFORMED,
     LimitsError,
     NotPromisedError,
+    ObjectsRefusedError,
     OverloadedError,
     PayloadError,
     RateLimitError,
@@ -146,7 +147,7 @@ def refusal_for(error: Exception) -> Refusal:
     """Return the response to a request that failed with this error. An unknown error is logged and becomes a 500."""
     if isinstance(error, NotPromisedError):
         return not_promised(str(error), error.refusal)
-    if isinstance(error, VolumeFileError):
+    if isinstance(error, VolumeFileError | ObjectsRefusedError):
         return Refusal(error.status, str(error))
     return _refusal_for(error)
 

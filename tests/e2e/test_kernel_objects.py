@@ -1,0 +1,131 @@
+"""Objects as inputs and outputs of kernel graphs, on a whole server with real PoCL."""
+
+import json
+import shutil
+import struct
+from threading import Thread
+
+import pytest
+from test_kernel_graphs import ONES, SCALED, WILD, buffer, graph, launch
+
+from aliquot.kernels.tensors import make_header
+from aliquot.testing.server import LiveServer
+from aliquot.testing.waiting import wait_until
+
+pytestmark = pytest.mark.skipif(shutil.which("ld") is None, reason="PoCL links with ld, of the package binutils")
+
+THREES = struct.pack("<8f", *[3.0] * 8)
+ENDLESS = graph(
+    WILD,
+    {"x": buffer("input", "i4", [1]), "y": buffer("output", "i4", [1])},
+    [
+        launch("quiet", {"in": "x"}, {"out": "y"}, items=1),
+        launch("wild", {"in": "x"}, {"inout": "y"}, items=1),
+    ],
+)
+LIMITS = ("--limit", "objects_per_namespace_bytes=1100")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with LiveServer(tmp_path_factory.mktemp("objects") / "data", "--devices", "host:1", *LIMITS) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def client(server):
+    with server.client() as made:
+        made.deploy("scaled", SCALED, kind="kernel:1", annotations=[{"key": "rerun", "value": 2}])
+        yield made
+
+
+def put_object(client, key, data=THREES):
+    assert client.put(f"objects/{key}", content=data).status_code == 200
+
+
+def get_object(client, key):
+    answer = client.get(f"objects/{key}")
+    return struct.unpack(f"<{len(answer.content) // 4}f", answer.content) if answer.status_code == 200 else None
+
+
+def test_inputs_and_outputs_are_objects(client):
+    put_object(client, "in/threes")
+    body = {"inputs": {"x": {"key": "in/threes"}}, "outputs": {"y": {"key": "out/sixes"}}}
+    result = client.result("scaled", body)
+    assert result["outputs"] == {"y": {"key": "out/sixes"}}
+    assert result["kernels"]["bytesIn"] == 32
+    assert get_object(client, "out/sixes") == (6.0,) * 8
+    chained = client.result("scaled", {"inputs": {"x": {"key": "out/sixes"}}})
+    assert chained["outputs"] == {"y": [12.0] * 8}
+
+
+def test_a_safetensors_file_names_objects_in_its_metadata(client):
+    put_object(client, "in/threes")
+    call = json.dumps({"inputs": {"x": {"key": "in/threes"}}, "outputs": {"y": {"key": "out/file"}}})
+    kind = {"content-type": "application/x-safetensors"}
+    answer = client.post("actions/scaled?blocking=true", content=make_header({}, {"call": call}), headers=kind)
+    assert answer.status_code == 200, answer.text
+    assert get_object(client, "out/file") == (6.0,) * 8
+
+
+def test_what_is_wrong_with_objects_is_told(client):
+    missing = client.post("actions/scaled?blocking=true", json={"inputs": {"x": {"key": "nothing"}}})
+    assert (missing.status_code, missing.json()["error"]) == (
+        410,
+        "The call names objects that are not there: 'nothing'.",
+    )
+    put_object(client, "short", b"1234")
+    short = client.post("actions/scaled?blocking=true", json={"inputs": {"x": {"key": "short"}}})
+    assert short.status_code == 400
+    assert short.json()["complaints"] == ["input 'x': the object 'short' has 4 bytes; f4[8] takes 32"]
+
+
+def test_outputs_of_a_call_that_nobody_waits_for_are_kept_as_objects(client):
+    spawned = client.post("actions/scaled", json={"inputs": {"x": ONES}}).json()["activationId"]
+    wait_until(
+        lambda: client.get(f"activations/{spawned}").status_code == 200, what="the record of the call", timeout_s=60
+    )
+    record = client.get(f"activations/{spawned}").json()
+    key = f"calls/{spawned}/y"
+    assert record["response"]["result"]["outputs"] == {"y": {"key": key}}
+    assert get_object(client, key) == (2.0,) * 8
+    (listed,) = client.get(f"objects?prefix=calls/{spawned}").json()
+    assert 86_000_000 < listed["expires"] - listed["updated"] <= 86_400_000
+
+
+def test_a_call_that_waits_has_the_version_of_its_acceptance(client, server):
+    """It waits behind an endless kernel of the same executor. Meanwhile its object is replaced and deleted."""
+    client.deploy("endless", ENDLESS, kind="kernel:1", limits={"timeout": 3000})
+    client.result("endless", {"inputs": {"x": [0]}})
+    put_object(client, "replaced")
+    ended = {}
+
+    def call(name, x):
+        ended[name] = client.call(name, {"inputs": {"x": x}})
+
+    callers = [Thread(target=call, args=("endless", [1])), Thread(target=call, args=("scaled", {"key": "replaced"}))]
+    for caller, name in zip(callers, ("endless", "scaled"), strict=True):
+        caller.start()
+        wait_until(
+            lambda name=name: any(
+                (row["function"], row["state"]) == (name, "busy")
+                for row in server.operate("GET", "status")["sandboxes"]
+            ),
+            what=f"{name} runs or waits for its turn",
+        )
+    put_object(client, "replaced", bytes(32))
+    client.delete("objects/replaced")
+    for caller in callers:
+        caller.join(60)
+    assert not ended["endless"]["response"]["success"]
+    assert ended["scaled"]["response"]["result"]["outputs"] == {"y": [6.0] * 8}
+
+
+def test_a_call_whose_outputs_have_no_room_is_refused(client):
+    put_object(client, "full", bytes(800))
+    outputs = {"inputs": {"x": ONES}, "outputs": {"y": {"key": "y"}}}
+    put_object(client, "fuller", bytes([1]) * 150)
+    full = client.post("actions/scaled?blocking=true", json=outputs)
+    assert full.status_code == 507
+    assert "--limit objects_per_namespace_bytes" in full.json()["error"]
+    assert get_object(client, "y") is None
