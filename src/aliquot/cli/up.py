@@ -164,6 +164,16 @@ def up(
         str,
         typer.Option(help="What functions reach beside this API: all, none, or a list such as 10.0.0.0/8,db.org:5432."),
     ] = "all",
+    trace_sample: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            max=1,
+            help="The part of usual calls whose traces go to the collector that OTEL_EXPORTER_OTLP_ENDPOINT names. "
+            "Failed, cold and slow calls always do.",
+            show_default="0",
+        ),
+    ] = None,
     ready_file: Annotated[
         Path | None, typer.Option(help="Write url, namespace, key and pid to this JSON file once the server answers.")
     ] = None,
@@ -236,6 +246,7 @@ def up(
             python=_read_python(python),
             egress=parse_egress(egress, "--egress"),
             session_idle_s=read_ms(session_idle, "--session-idle") / 1000,
+            trace_sample=trace_sample,
         )
 
         set_up_logs()

@@ -43,6 +43,7 @@ from aliquot.live.gateway.invocation.protocol import make_protocol
 from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.history.historian_process import HistorianProcess
 from aliquot.live.history.questions import HistoryQuestions
+from aliquot.live.history.spans.reports import lacking_library, reports_for
 from aliquot.live.history.whatif_runs import WhatIfRuns
 from aliquot.live.invocations.metrics import Metrics
 from aliquot.live.invocations.recent_functions import prepare_recent
@@ -57,12 +58,11 @@ from aliquot.live.node.isolation import IsolationProbe
 from aliquot.live.node.kind_packages import lacking_packages
 from aliquot.live.node.local import LocalNode
 from aliquot.live.node.network.client import NodeNetwork
-from aliquot.live.node.network.messages import ApiAddress, RelaySettings
 from aliquot.live.node.sandbox_resources import tag_of
 from aliquot.live.node.sandbox_views import SandboxViews
 from aliquot.live.objects.registry import ObjectRegistry
 from aliquot.live.profile.log import ProfileLog
-from aliquot.live.settings import ServerSettings
+from aliquot.live.settings import ServerSettings, relay_settings
 from aliquot.live.store.base import StoreError
 from aliquot.live.store.data_directory import DataDirectory, write_private
 from aliquot.live.store.operator_token import OperatorToken
@@ -171,7 +171,7 @@ async def _serve(
         views=SandboxViews(fabric.readers, fabric.volume_mounts),
         environment_limits=settings.gateway.environments,
         python=settings.python,
-        network=NodeNetwork(_relay_settings(settings, listeners[0]), connections.put, partial(services.place, "relay")),
+        network=NodeNetwork(relay_settings(settings, listeners[0]), connections.put, partial(services.place, "relay")),
     )
     url = url_of(listeners[0], tls=settings.tls is not None)
     keys = EphemeralKeys()
@@ -231,6 +231,7 @@ async def _serve(
             api_host=url,
             nodejs=which("node") is not None,
             images=settings.images,
+            loopback=ip_address(listeners[0].getsockname()[0]).is_loopback,
         )
         app = Gateway(
             composer,
@@ -247,7 +248,10 @@ async def _serve(
             payloads=payloads,
             connections=open_connections,
             history=HistoryQuestions(store, data.path),
-            historian=HistorianProcess(store, data.path, partial(services.place, "historian")),
+            counters=service.counters,
+            historian=HistorianProcess(
+                store, data.path, partial(services.place, "historian"), reports_for(settings.trace_sample, os.environ)
+            ),
             whatif=WhatIfRuns(store, data.path),
             trials=service.trials,
             objects=service.objects,
@@ -290,7 +294,7 @@ async def _serve(
             chore.cancel()
         await _drain(service, composer, settings.grace_s, server.forced)
         await sessions.close()
-        await _close_gateways(gateways)
+        await _close_processes(gateways, app.historian)
     finally:
         await composer.workflows.expressions.stop()
         await service.stop()
@@ -300,12 +304,12 @@ async def _serve(
 
 @asynccontextmanager
 async def _beside(app: Gateway, console: ConsoleServer | None) -> AsyncIterator[None]:
-    """Run alarms, the console and the historian while the gateway answers. The first question starts the historian."""
+    """Run alarms and the console while the gateway answers. The first question starts the historian, or its job."""
     await app.alarms.start()
+    app.historian.stay()
     if console is not None:
         await console.start()
     yield
-    await app.historian.stop()
     await app.alarms.stop()
     if console is not None:
         await console.stop()
@@ -344,7 +348,7 @@ async def _drain(service: Service, composer: Composer, grace_s: float, forced: a
 def _missing_features(settings: ServerSettings, node: LocalNode, data: Path, *, nodejs: bool) -> tuple[str, ...]:
     """Return a line for each feature that this machine lacks."""
     packages = lacking_packages(data, python=settings.python is None, nodejs=nodejs)
-    return (*lacking(node.isolation), *node.unenforced, *packages)
+    return (*lacking(node.isolation), *node.unenforced, *packages, *lacking_library(os.environ))
 
 
 async def _first_key(catalogue: Catalogue) -> tuple[str, str, bool]:
@@ -357,7 +361,8 @@ async def _first_key(catalogue: Catalogue) -> tuple[str, str, bool]:
 
 
 def _uvicorn_config(settings: ServerSettings, app: Gateway, gateway_settings: GatewaySettings) -> uvicorn.Config:
-    protocol = make_protocol(app.invoke, app.request_ids, gateway_settings, app.payloads, app.connections)
+    parts = (app.invoke, app.request_ids, gateway_settings, app.payloads, app.connections)
+    protocol = make_protocol(*parts, responses=app.responses.calls)
     certificate, key = (None, None) if settings.tls is None else (settings.tls.certificate, settings.tls.key)
     return make_config(app, protocol, settings.grace_s, certificate, key, app.connections.backlog)
 
@@ -382,16 +387,10 @@ async def _start_gateways(
     return GatewayProcesses(app, start, listeners)
 
 
-async def _close_gateways(gateways: "GatewayProcesses | None") -> None:
+async def _close_processes(gateways: "GatewayProcesses | None", historian: HistorianProcess) -> None:
+    await historian.stop()  # when the last calls have ended, which it may tell others
     if gateways is not None:
         await gateways.close()
-
-
-def _relay_settings(settings: ServerSettings, listener: socket.socket) -> RelaySettings:
-    host, port = listener.getsockname()[:2]
-    any_address = ip_address(host).is_unspecified
-    api = ApiAddress("127.0.0.1" if any_address else host, port, any_address)
-    return RelaySettings(settings.egress, api, settings.gateway.egress_connections)
 
 
 def _weights_of(catalogue: Catalogue) -> dict[str, float]:

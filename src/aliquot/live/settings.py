@@ -2,8 +2,10 @@
 
 import os
 import re
+import socket
 from collections.abc import Callable
 from contextlib import closing
+from ipaddress import ip_address
 from pathlib import Path
 
 from msgspec import Struct
@@ -22,6 +24,7 @@ from aliquot.live.device.nvidia.pynvml_adapter import open_nvml
 from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.invocations.sessions.records import SessionSettings
 from aliquot.live.node.network.egress import EgressPolicy
+from aliquot.live.node.network.messages import ApiAddress, RelaySettings
 from aliquot.live.store.base import Retention
 from aliquot.live.usage.file import DEFAULT_FILE_BYTES as USAGE_BYTES
 from aliquot.storage.settings import FabricSettings
@@ -62,11 +65,20 @@ class ServerSettings(Struct, frozen=True):
     gateways: int = 1  # processes that read HTTP; 1: the server itself
     python: Path | None = None  # the interpreter of functions without requirements; None: the environment of their kind
     egress: EgressPolicy = EgressPolicy()  # which destinations functions can reach
+    trace_sample: float | None = None  # the part of the usual calls whose traces are sent; None: not given
 
     @property
     def max_sandbox_bytes(self) -> int:
         """The largest memory limit of a sandbox: the machine's memory, or `--host-memory` if that is less."""
         return min(physical_memory(), self.host_memory_bytes)
+
+
+def relay_settings(settings: ServerSettings, listener: socket.socket) -> RelaySettings:
+    """Return the settings of the relay, which leads functions to the API at this socket."""
+    host, port = listener.getsockname()[:2]
+    any_address = ip_address(host).is_unspecified
+    api = ApiAddress("127.0.0.1" if any_address else host, port, any_address)
+    return RelaySettings(settings.egress, api, settings.gateway.egress_connections)
 
 
 def keep(days: float, size: str) -> Retention:

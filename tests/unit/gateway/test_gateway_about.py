@@ -225,9 +225,15 @@ async def test_the_operators_token_can_be_replaced():
 
 @on_a_loop
 async def test_metrics_can_be_restricted_to_the_operator():
-    async with gateway(metrics_for_operator_only=True) as g:
-        assert (await g.say("GET", "/metrics"))[0] == 401
-        assert (await g.get("/metrics", headers=AS_OPERATOR, auth=None)).status_code == 200
+    for settings, open_ in (
+        ({"metrics_for_operator_only": True}, False),
+        ({"loopback": False}, False),
+        ({"loopback": False, "metrics_for_operator_only": False}, True),
+        ({}, True),
+    ):
+        async with gateway(**settings) as g:
+            assert (await g.get("/metrics", auth=None)).status_code == (200 if open_ else 401)
+            assert (await g.get("/metrics", headers=AS_OPERATOR, auth=None)).status_code == 200
 
 
 @on_a_loop
@@ -242,11 +248,26 @@ async def test_the_number_of_names_in_the_metrics_is_limited():
     assert ("guest", "mine") in counted.actions, "another namespace's names leave some to this one"
 
 
+def test_the_busiest_actions_have_labels_and_the_others_are_one():
+    from aliquot.live.invocations import metrics
+
+    counted = metrics.Metrics()
+    for number in range(20):
+        action = counted.of_action("guest", f"a{number:02}")
+        action.counts[0, None] = number
+        action.run.observe(number)
+    busiest = counted.busiest(5)
+    assert [key for key, _ in busiest] == [("guest", f"a{number}") for number in range(15, 20)] + [("", "")]
+    assert busiest[-1][1].total == sum(range(15))
+    assert sum(busiest[-1][1].run.buckets) == 15
+    assert len(counted.busiest(20)) == 20
+
+
 @on_a_loop
 async def test_the_page_of_totals_is_not_made_for_every_stranger_who_asks(monkeypatch):
     made = []
 
-    def render(_):
+    def render(_, **__):
         made.append(time.sleep(0.05))
         return b"a page"
 
@@ -255,9 +276,12 @@ async def test_the_page_of_totals_is_not_made_for_every_stranger_who_asks(monkey
         for _ in range(10):
             assert (await g.get("/metrics", auth=None)).content == b"a page"
         assert len(made) == 1
+        for _ in range(10):
+            await g.get("/metrics", headers={"Accept": "application/openmetrics-text; version=1.0.0"}, auth=None)
+        assert len(made) == 2, "the other format"
         for _ in range(2):
             await g.get("/metrics", headers=AS_OPERATOR, auth=None)
-        assert len(made) == 3, "the operator's page is always made"
+        assert len(made) == 4, "the operator's page is always made"
 
 
 @on_a_loop

@@ -25,6 +25,7 @@ from aliquot.live.gateway.http.asgi import BodyReader, Receive, RequestIds, Scop
 from aliquot.live.gateway.http.auth import Auth, OperatorAuth
 from aliquot.live.gateway.http.connections import Connections
 from aliquot.live.gateway.http.events import ResponseLimits
+from aliquot.live.gateway.http.response_counts import ResponseCounts
 from aliquot.live.gateway.http.responses import JSON
 from aliquot.live.gateway.http.routing import Endpoint, make_router
 from aliquot.live.gateway.invocation.invoke import InvokeHandler, is_invocation
@@ -54,6 +55,7 @@ from aliquot.live.history.whatif_runs import WhatIfRuns
 from aliquot.live.invocations.kernel_trials import KernelTrials
 from aliquot.live.invocations.metrics import Metrics
 from aliquot.live.invocations.platform import Platform
+from aliquot.live.invocations.platform_counters import PlatformCounters
 from aliquot.live.invocations.rate_limits import CallTotals, RateLimiters
 from aliquot.live.invocations.sessions.registry import SessionRegistry
 from aliquot.live.node.shared_buffers import NodeBuffers
@@ -86,6 +88,7 @@ class Gateway:
         payloads: MappingBudget | None = None,
         connections: Connections | None = None,
         history: HistoryQuestions | None = None,
+        counters: PlatformCounters | None = None,
         historian: HistorianProcess | None = None,
         whatif: WhatIfRuns | None = None,
         trials: KernelTrials | None = None,
@@ -117,6 +120,8 @@ class Gateway:
         self._metrics = metrics or Metrics()
         self._dispatcher = TriggerDispatcher(platform, catalogue, self.rate_limiters, self._metrics)
         self.alarms = AlarmScheduler(store, catalogue, self._dispatcher.fire)
+        self.responses = ResponseCounts()
+        self._counters = counters
         self._history = history or HistoryQuestions(store, None)
         self.historian = historian or HistorianProcess(store, None)
         self._whatif = whatif or WhatIfRuns(store, None)
@@ -184,9 +189,12 @@ class Gateway:
             *ObjectEndpoints(self._objects, settings.body_s).endpoints(),
             *OperatorEndpoints(platform, catalogue, self.sessions, self._operator_token).endpoints(),
             *AboutEndpoints(store, settings, self.rate_limiters).endpoints(),
-            MetricsPage(self._operator_auth, self._metrics, platform, store, self.invoke, self.alarms).endpoint(
-                settings
-            ),
+            MetricsPage(
+                *(self._operator_auth, self._metrics, platform, store, self.invoke, self.alarms),
+                counters=self._counters,
+                responses=self.responses,
+                spans=self.historian.job,
+            ).endpoint(settings),
         ]
         return [*endpoints, *OpenApiEndpoints(endpoints).endpoints()]
 
@@ -194,6 +202,7 @@ class Gateway:
         if scope["type"] != "http":
             await _not_http(scope, receive, send)
             return
+        send = self.responses.counting(send)
         path = scope.get("raw_path")
         if path is None:  # optional in ASGI
             path = scope["raw_path"] = quote(scope["path"]).encode()

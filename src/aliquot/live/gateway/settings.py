@@ -101,7 +101,14 @@ class GatewaySettings(Struct, frozen=True):
     environments_tenant_bytes: int = EnvironmentLimits().tenant_bytes
     environments_unused_s: float = EnvironmentLimits().unused_s
     sessions: SessionSettings = SessionSettings()
-    metrics_for_operator_only: bool = False  # metrics show the names of namespaces and actions
+    metrics_for_operator_only: bool | None = None  # None: if the server listens beyond this machine
+    loopback: bool = True  # only this machine reaches the server
+
+    @property
+    def metrics_are_operators(self) -> bool:
+        """Return whether the metrics are for the operator alone."""
+        only = self.metrics_for_operator_only
+        return not self.loopback if only is None else only
 
     @property
     def rate_limits(self) -> RateLimits:
@@ -143,7 +150,7 @@ class GatewaySettings(Struct, frozen=True):
 # --- `aliquot up --limit` ------------------------------------------------------------------------------------
 
 # Settings that have an option of their own, are detected, or cannot change: a sandbox runs one call at a time.
-_NOT_LIMITS = {"api_host", "nodejs", "images", "sessions", "concurrency"}
+_NOT_LIMITS = {"api_host", "nodejs", "images", "sessions", "concurrency", "loopback"}
 # Former names of limits, by the name that now stands for them.
 _FORMER_NAMES = {"code_per_namespace_bytes": "kept_bytes, which also counts queued calls and records"}
 _RANGE_FIELDS = {"least": "minimum", "most": "maximum", "usual": "default"}  # by the words that operators use

@@ -8,20 +8,23 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
 
 import structlog
 
 from aliquot.live.history.messages import (
     LENGTH,
     MAX_FRAME_BYTES,
+    REPORT,
     Answered,
     Asked,
     Question,
     answered_decoder,
     frame,
 )
+from aliquot.live.history.spans.sending import SpanCounts
 from aliquot.live.store.base import Store
-from aliquot.worker_process import RestartDelay, end_process
+from aliquot.worker_process import MIN_RESTART_DELAY_S, RestartDelay, end_process
 
 MAX_WAITING = 64
 MAX_WAITING_PER_TENANT = 8
@@ -39,6 +42,23 @@ class HistorianBusyError(Exception):
     """Too many questions wait. The text says what to do."""
 
 
+class HistorianJobPeer(Protocol):
+    """The server's side of the historian's job."""
+
+    def settings(self) -> bytes:
+        """Return the settings for a process that begins."""
+        ...
+
+    def take(self, body: bytes) -> None:
+        """Take a report."""
+        ...
+
+    @property
+    def counts(self) -> SpanCounts:
+        """The spans since the server started."""
+        ...
+
+
 class HistorianProcess:
     """Starts the historian with the first question, and passes questions and answers."""
 
@@ -47,13 +67,14 @@ class HistorianProcess:
         store: Store,
         data: Path | None,
         place: Callable[[int], None] = lambda _: None,
-        settings: bytes = b"",
+        job: HistorianJobPeer | None = None,
     ) -> None:
-        """`place` puts a process into its CPU group. Without `data` there is no journal. Jobs read `settings`."""
+        """`place` puts a process into its CPU group. Without `data` there is no journal."""
         self._store = store
         self._data = data
         self._place = place
-        self._settings = settings
+        self.job = job
+        self._staying: asyncio.Task[None] | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._starting: asyncio.Task[None] | None = None
@@ -98,8 +119,24 @@ class HistorianProcess:
             if not self._waiting[tenant]:
                 del self._waiting[tenant]
 
+    def stay(self) -> None:
+        """Start the process now if it has a job, and again whenever it ends."""
+        if self.job is not None:
+            self._staying = asyncio.create_task(self._stay())
+
+    async def _stay(self) -> None:
+        while True:
+            with suppress(HistorianError, OSError):
+                await self.start()
+            if self._reading is not None:
+                await asyncio.wait([self._reading])
+            await asyncio.sleep(max(MIN_RESTART_DELAY_S, self._not_before_s - time.monotonic()))
+
     async def stop(self) -> None:
         """Close the connection, which ends the process."""
+        if self._staying is not None:
+            self._staying.cancel()
+            await self._store.flush()  # so that the job sees the last calls
         if self._starting is not None:
             with suppress(OSError):
                 await self._starting
@@ -134,7 +171,9 @@ class HistorianProcess:
             fd = theirs.fileno()
             try:
                 self._process = await asyncio.create_subprocess_exec(
-                    sys.executable, "-m", _MODULE, str(fd), str(data), self._settings, pass_fds=[fd]
+                    *(sys.executable, "-m", _MODULE, str(fd), str(data)),
+                    b"" if self.job is None else self.job.settings(),
+                    pass_fds=[fd],
                 )
             except BaseException:
                 ours.close()
@@ -149,6 +188,8 @@ class HistorianProcess:
         began_s = time.monotonic()
         try:
             while (answer := await _next(reader)) is not None:
+                if answer.number == REPORT and self.job is not None:
+                    self.job.take(answer.body)
                 waiting = self._answers.get(answer.number)
                 if waiting is not None and not waiting.done():
                     waiting.set_result(answer)

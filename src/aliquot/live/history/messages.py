@@ -9,6 +9,7 @@ from aliquot.core.units import MIB
 
 LENGTH = struct.Struct("<I")
 MAX_FRAME_BYTES = 16 * MIB
+REPORT = 0  # the number of an answer that was not asked for: the report of a job
 
 
 class Viewer(Struct, frozen=True, array_like=True):

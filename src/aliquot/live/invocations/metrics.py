@@ -1,45 +1,15 @@
-"""Metrics of calls as plain numbers.
+"""Metrics of calls as plain numbers."""
 
-A Prometheus counter with a lock and labels would cost more than the rest of a warm call.
-"""
-
-from bisect import bisect_left
+import time
+from heapq import nlargest
 
 from aliquot.budgets import Budget
 from aliquot.core.commands import Start
+from aliquot.histogram import LatencyHistogram
 from aliquot.live.invocations.call import Call
 
-BOUNDS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 MAX_ACTIONS = 10_000  # of all namespaces; a namespace's actions beyond its part are counted together
 OTHERS = ""
-
-
-class LatencyHistogram:
-    """A histogram of durations with fixed bounds."""
-
-    __slots__ = ("buckets", "total")
-
-    def __init__(self) -> None:
-        self.buckets = [0] * (len(BOUNDS_S) + 1)
-        self.total = 0.0
-
-    def observe(self, seconds: float) -> None:
-        self.buckets[bisect_left(BOUNDS_S, seconds)] += 1
-        self.total += seconds
-
-    def add(self, other: "LatencyHistogram") -> None:
-        """Add the durations of another histogram."""
-        self.buckets = [one + more for one, more in zip(self.buckets, other.buckets, strict=True)]
-        self.total += other.total
-
-    def cumulated(self) -> list[tuple[str, float]]:
-        """Return the cumulative counts by upper bound, as Prometheus expects them."""
-        count = 0
-        pairs: list[tuple[str, float]] = []
-        for bound, more in zip((*map(str, map(float, BOUNDS_S)), "+Inf"), self.buckets, strict=True):
-            count += more
-            pairs.append((bound, count))
-        return pairs
 
 
 class ActionMetrics:
@@ -69,6 +39,22 @@ class ActionMetrics:
         self.run.observe(outcome.run_s)
         if run.init_s is not None:
             self.init.observe(run.init_s)
+        if call.trace is not None or run.init_s is not None:
+            self._note_exemplars(call, outcome.run_s)
+
+    def _note_exemplars(self, call: Call, run_s: float) -> None:
+        """Keep a call that has a trace of its own, or a cold start, as an example. Its spans are likely to be sent."""
+        trace_id = call.id if call.trace is None else call.trace.trace_id
+        run, now_s = call.run, time.time()
+        self.wait.note(trace_id, run.wait_ms / 1000, now_s)
+        self.run.note(trace_id, run_s, now_s)
+        if run.init_s is not None:
+            self.init.note(trace_id, run.init_s, now_s)
+
+    @property
+    def total(self) -> int:
+        """The number of its ended calls."""
+        return sum(self.counts.values())
 
     def add(self, other: "ActionMetrics") -> None:
         """Add the numbers of another action."""
@@ -105,6 +91,18 @@ class Metrics:
         for action in self.actions.values():
             total.add(action)
         return total
+
+    def busiest(self, number: int) -> list[tuple[tuple[str, str], ActionMetrics]]:
+        """Return the actions with the most calls by their names, and the sum of the others at the end."""
+        actions = self.actions
+        if len(actions) <= number:
+            return sorted(actions.items())
+        chosen = set(nlargest(number, actions, key=lambda key: (actions[key].total, key)))
+        others = ActionMetrics()
+        for key, action in actions.items():
+            if key not in chosen:
+                others.add(action)
+        return [*((key, actions[key]) for key in sorted(chosen)), ((OTHERS, OTHERS), others)]
 
     def of_action(self, namespace: str, action: str) -> ActionMetrics:
         key = (namespace, action)

@@ -79,7 +79,7 @@ class CommandPerformer:
         finisher: CallFinisher,
         flows: Flows,
         *,
-        wake: Callable[[Place], None],
+        wake: Callable[[Place, Start], None],
         post: Callable[[Event], None],
         arrive: Callable[[Call], None],
         now: Callable[[], float],
@@ -242,7 +242,7 @@ class CommandPerformer:
     def _dispatch(self, command: Dispatch) -> None:
         call = self._registry.calls[command.invocation]
         call.run.place, call.run.start, call.reason = command.place, command.start, command.reason
-        self._wake(command.place)
+        self._wake(command.place, command.start)
         limited = call.objective or call.stage
         if limited is not None:
             limited.dispatched_s = self._now()

@@ -12,7 +12,7 @@ import structlog
 from msgspec import to_builtins
 
 from aliquot.config import PolicySettings
-from aliquot.core.commands import Command
+from aliquot.core.commands import Command, Start
 from aliquot.core.events import (
     DeviceAdded,
     HostMemorySet,
@@ -48,6 +48,7 @@ from aliquot.live.invocations.kernel_trials import KernelTrials
 from aliquot.live.invocations.launches import launch
 from aliquot.live.invocations.limited_executions import LimitedExecutions
 from aliquot.live.invocations.performer import CommandPerformer
+from aliquot.live.invocations.platform_counters import PlatformCounters
 from aliquot.live.invocations.pure_results import PureResults
 from aliquot.live.invocations.sandbox_assignments import SandboxAssignments
 from aliquot.live.invocations.status import describe
@@ -99,6 +100,7 @@ class Service:
         """
         self._engine = Engine(settings, store, self._performer_of)
         self.scheduler = self._engine.scheduler
+        self.counters = PlatformCounters(self.scheduler.pool, self._engine.measure_next_step)
         self._node = node
         self._store = store
         self._host_memory_bytes = host_memory_bytes
@@ -141,6 +143,7 @@ class Service:
             objects=self.kernel_objects,
             executions=self.executions,
         )
+        self.counters.count(self._performer.performers)
         self.nested_calls = self._performer.nested_calls
         self.nested_calls.on_called(self.profiler.note)
         self.trials = KernelTrials(node, self.kernel_objects.graphs)
@@ -151,14 +154,10 @@ class Service:
             end=self._performer.end,
             now=self._engine.now,
         )
-        registry = self.scheduler.registry
-        self.estimates = KeptEstimates(store, registry.flows, self.flows.revision, self._engine.post)
+        self.estimates = KeptEstimates(store, self.scheduler.registry.flows, self.flows.revision, self._engine.post)
         self._environments = EnvironmentWaits(node, self._post_arrival, self._performer.fail_waiting)
         self._deployments = Deployments(
-            self.flows,
-            self.calls,
-            self._environments,
-            images,
+            *(self.flows, self.calls, self._environments, images),
             post=self._engine.post,
             cancel=self._cancel,
             forget=self.finisher.forget,
@@ -204,6 +203,7 @@ class Service:
         self.registry.stopping = True
         await self.estimates.stop()
         self._engine.stop()
+        self.counters.monitor.stop()
         self.usage.stop()
         self.profiler.stop()
         if self.forecaster is not None:
@@ -327,8 +327,8 @@ class Service:
         self._node.set_weight(namespace.name, namespace.weight)
 
     def status(self) -> dict[str, Any]:
-        node, stopping = self._node, self.registry.stopping
-        found = describe(self.scheduler, node.usage(), node.build_status(), calls=len(self.calls), stopping=stopping)
+        parts = (self.scheduler, self._node.usage(), self._node.build_status(), self._engine.now())
+        found = describe(*parts, calls=len(self.calls), stopping=self.registry.stopping)
         found["tenants"] = self._shares.rows()
         found["profiler"] = self.profiler.status()
         if self.forecaster is not None:
@@ -342,8 +342,9 @@ class Service:
             found["fabric"] = self.fabric.figures
         return with_usage(found, self.usage)
 
-    def _wake(self, place: Place) -> None:
-        """Begin to measure, because something is about to run."""
+    def _wake(self, place: Place, start: Start) -> None:
+        """Begin to measure, because something is about to run. It is counted."""
+        self.counters.dispatches[place, start] += 1
         self.profiler.wake()
         if place != _ON_CPU:
             self.usage.wake(place)

@@ -18,6 +18,7 @@ def describe(
     scheduler: Scheduler,
     usage: Iterable[SandboxUsage],
     builds: Iterable[BuildStatus],
+    now_s: float,
     *,
     calls: int,
     stopping: bool,
@@ -34,7 +35,7 @@ def describe(
         "host_limit_bytes": sum(limit for node in nodes if (limit := node.host.limit) is not None) or None,
         "sandboxes_started": pool.started,
         "devices": [_device(device) for device in scheduler.registry.devices.values()],
-        "flows": [_flow(flow) for flow in scheduler.registry.flows.values()],
+        "flows": [_flow(flow, now_s) for flow in scheduler.registry.flows.values()],
         "builds": [to_builtins(build) for build in builds],
         "sandboxes": [_sandbox(sandbox, used.get(sandbox.id)) for sandbox in pool.sandboxes.values()],
     }
@@ -53,13 +54,14 @@ def _device(device: Device) -> dict[str, Any]:
     }
 
 
-def _flow(flow: Flow) -> dict[str, Any]:
+def _flow(flow: Flow, now_s: float) -> dict[str, Any]:
     return {
         "tenant": flow.key.tenant,
         "function": flow.key.function,
         "weight": flow.weight,
         "queued": flow.queued + len(flow.held_back),
         "in_flight": flow.in_flight,
+        "oldest_wait_s": max(0.0, now_s - flow.head.arrived) if flow.queue else 0.0,
         "arrivals": flow.arrivals,
         "run_estimate_s": flow.run_estimate_s,
         "virtual_time": flow.domain.policy.virtual_time(flow),

@@ -16,6 +16,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from aliquot.core.units import GIB, KIB, MIB
+from aliquot.histogram import LatencyHistogram
 from aliquot.live.store.executions import (
     ExecutionChange,
     ExecutionQuery,
@@ -120,6 +121,11 @@ class Store(ABC):
     """Documents, activations, the queue of accepted invocations and the journal."""
 
     health: StoreHealth
+
+    @property
+    def commit_times(self) -> LatencyHistogram | None:
+        """The durations of commits, or None if they are not measured."""
+        return None
 
     # --- documents --------------------------------------------------------------------------------------
 

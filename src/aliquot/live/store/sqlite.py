@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Self, TypeVar
 
+from aliquot.histogram import LatencyHistogram
 from aliquot.live.store import executions as executions_table
 from aliquot.live.store import large_bodies, reads
 from aliquot.live.store.base import (
@@ -77,6 +78,10 @@ class SqliteStore(Store):
         # Reads of a single row are short enough for the event loop. The other connection belongs to the read thread.
         self._loop_reader = connect_reader(path, busy_ms=0)
         self._reads = FairReads(connect_reader(path, busy_ms=1000))
+
+    @property
+    def commit_times(self) -> LatencyHistogram:
+        return self._write_queue.commit_times
 
     @classmethod
     async def open(

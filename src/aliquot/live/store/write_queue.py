@@ -21,6 +21,7 @@ import structlog
 
 from aliquot.budgets import Budget
 from aliquot.core.units import KIB, MIB
+from aliquot.histogram import LatencyHistogram
 from aliquot.live.store.base import StoreError, StoreHealth
 from aliquot.live.store.batch import DurableWrite, Operation, SegmentStart, WriteKind, body_bytes
 from aliquot.live.store.records import Activation
@@ -77,6 +78,7 @@ class WriteQueue:
         self._max_queued_rows = max_rows
         self.records: dict[str, Activation] = {}  # not durable yet, but readable
         self.last_seq = last_seq  # number of the last durable record. Lists read the file up to it.
+        self.commit_times = LatencyHistogram()
         self._queued: list[Operation] = []
         self._group: list[Operation] | None = None  # submitted to the writer thread
         self._submitted_s = 0.0
@@ -281,6 +283,7 @@ class WriteQueue:
         self._give_back_all(group)
         now_s = self._loop.time()
         took_s = now_s - self._submitted_s
+        self.commit_times.observe(took_s)
         self._rest_s = max(self._gather_s, min(MAX_REST_S, REST_FACTOR * took_s))
         self._durable_from_s = now_s + min(MAX_DURABLE_REST_S, took_s) if durable > 1 else 0.0
         self._scheduled = False

@@ -6,6 +6,7 @@ that arrives before the previous one is answered.
 """
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any, ClassVar, Protocol
 
@@ -73,6 +74,7 @@ class GatewayProtocol(GuardedProtocol):
     open_connections: ClassVar[OpenConnections]
     payloads: ClassVar[MappingBudget]
     request_ids: ClassVar[RequestIds]
+    responses: ClassVar[dict[int, int]]  # of calls, by status; a missing one is 0
     slow: ClassVar[Deadlines["GatewayProtocol"]]
     stalled: ClassVar[Deadlines["GatewayProtocol"]]
 
@@ -265,6 +267,7 @@ class GatewayProtocol(GuardedProtocol):
     # --- responding -------------------------------------------------------------------------------------
 
     def _respond(self, status: int, headers: Headers, body: Body) -> None:
+        self.responses[status] += 1
         cycle, self._unanswered = self._unanswered, None
         assert cycle is not None  # noqa: S101 - set when the request took the fast path
         if self.transport.is_closing():
@@ -323,7 +326,6 @@ class GatewayProtocol(GuardedProtocol):
 
     def on_response_complete(self) -> None:
         """Do as uvicorn does, but with one keep-alive timer per connection instead of one per response."""
-        self.server_state.total_requests += 1
         if self.transport.is_closing():
             return
         self.flow.resume_reading()
@@ -372,6 +374,7 @@ def make_protocol(
     payloads: MappingBudget,
     connections: OpenConnections,
     base: type[GatewayProtocol] = GatewayProtocol,
+    responses: dict[int, int] | None = None,
 ) -> type[asyncio.Protocol]:
     """Return the protocol class for one gateway. uvicorn makes an instance for every connection."""
     bound = {
@@ -381,6 +384,7 @@ def make_protocol(
         "payloads": payloads,
         "open_connections": connections,
         "request_ids": request_ids,
+        "responses": defaultdict(int) if responses is None else responses,
         "limits": settings,
         "ids": Ids(),
         "slow_heads": Deadlines(settings.head_s, GatewayProtocol.head_too_slow),

@@ -40,10 +40,12 @@ _DISCONNECT: Message = {"type": "http.disconnect"}
 class ForwardedConnection:
     """A client's connection to a gateway process. It has at most one call at a time."""
 
-    __slots__ = ("_number", "_pieces", "_send", "exchange", "payer")
+    __slots__ = ("_number", "_pieces", "_responses", "_send", "exchange", "payer")
 
-    def __init__(self, number: int, send: SendFrame) -> None:
+    def __init__(self, number: int, send: SendFrame, responses: dict[int, int]) -> None:
+        """`responses` counts the answers to calls by status. A missing one is 0."""
         self._number = number
+        self._responses = responses
         self._send = send
         self._pieces: Iterator[bytes | memoryview] = iter(())
         self.exchange: Exchange | None = None  # the last call
@@ -61,6 +63,7 @@ class ForwardedConnection:
 
     def respond(self, status: int, headers: Headers, body: Body) -> None:
         """Answer the call."""
+        self._responses[status] += 1
         lines = b"".join([b"%b: %b\r\n" % pair for pair in headers])
         if isinstance(body, bytes) and len(body) <= MAX_WHOLE_BYTES:
             head = ANSWER_HEAD.pack(status, CLOSE[0] in headers, len(lines), len(body))

@@ -101,7 +101,7 @@ class GatewayLink(FrameConnection):
     # --- connections and calls --------------------------------------------------------------------------
 
     def _connected(self, number: int) -> None:
-        connection = self._connections[number] = ForwardedConnection(number, self.send)
+        connection = self._connections[number] = ForwardedConnection(number, self.send, self._app.responses.calls)
         self._app.connections.opened(connection)
 
     def _closed(self, number: int) -> None:

@@ -12,18 +12,21 @@ from aliquot.core.units import MIB
 from aliquot.live.gateway.entities.kinds import RuntimeInfo, runtimes
 from aliquot.live.gateway.http.auth import OperatorAuth
 from aliquot.live.gateway.http.refusal import Refusal
+from aliquot.live.gateway.http.response_counts import ResponseCounts
 from aliquot.live.gateway.http.routing import Endpoint, EndpointAccess, Request, Response, json_response
 from aliquot.live.gateway.invocation.invoke import InvokeHandler
 from aliquot.live.gateway.settings import GatewaySettings
+from aliquot.live.history.historian_process import HistorianJobPeer
 from aliquot.live.invocations.metrics import Metrics
 from aliquot.live.invocations.platform import Platform
+from aliquot.live.invocations.platform_counters import PlatformCounters
 from aliquot.live.invocations.rate_limits import RateLimiters
 from aliquot.live.store.base import Store
 from aliquot.live.triggers.alarms.scheduler import AlarmScheduler
 from aliquot.version import __version__
 
 NO_LIMIT = 2**31 - 1  # the largest number that all clients can read
-_TOTALS_FACTOR = 20  # so that strangers take at most a twentieth of the event loop's time
+_TOTALS_FACTOR = 40  # so that strangers take at most a twentieth of the event loop's time, with both formats
 _METRICS_TYPE = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
 
 
@@ -168,14 +171,19 @@ class MetricsPage:
         store: Store,
         invoke: InvokeHandler,
         alarms: AlarmScheduler,
+        *,
+        counters: PlatformCounters | None,
+        responses: ResponseCounts,
+        spans: HistorianJobPeer | None,
     ) -> None:
         self._operator = operator
         self._parts = (metrics, platform, store, invoke, alarms)
-        self._totals = b""
-        self._totals_until_s = 0.0
+        self._store = store
+        self._counters, self._responses, self._spans = counters, responses, spans
+        self._totals: dict[bool, tuple[bytes, float]] = {}  # and how long they hold, in both formats
 
     def endpoint(self, settings: GatewaySettings) -> Endpoint:
-        access = EndpointAccess.OPERATOR if settings.metrics_for_operator_only else EndpointAccess.ANYONE
+        access = EndpointAccess.OPERATOR if settings.metrics_are_operators else EndpointAccess.ANYONE
         text = "Metrics for Prometheus; with the operator's token also by namespace and action"
         return Endpoint("GET", "/metrics", self.page, text, {200: None}, access, statuses=(401,))
 
@@ -187,14 +195,27 @@ class MetricsPage:
         """
         from aliquot.live.gateway.resources import prometheus  # noqa: PLC0415 - see above
 
+        if self._counters is not None:
+            self._counters.monitor.wake()
+        exemplars = prometheus.wants_openmetrics(request.headers.get(b"accept", b""))
+        content_type = ((b"content-type", prometheus.OPENMETRICS),) if exemplars else (_METRICS_TYPE,)
         header = request.headers.get(b"authorization")
         if header is not None:
             self._operator.check(header)  # a wrong token is an error, not a request for the totals
-            collector = prometheus.PlatformCollector(*self._parts, with_names=True)
-            return Response(200, prometheus.render_metrics(collector), (_METRICS_TYPE,))
+            return Response(200, self._render(with_names=True, exemplars=exemplars), content_type)
         begun_s = time.monotonic()
-        if begun_s >= self._totals_until_s:
-            self._totals = prometheus.render_metrics(prometheus.PlatformCollector(*self._parts, with_names=False))
+        totals, until_s = self._totals.get(exemplars, (b"", begun_s))
+        if begun_s >= until_s:
+            totals = self._render(with_names=False, exemplars=exemplars)
             ended_s = time.monotonic()
-            self._totals_until_s = ended_s + _TOTALS_FACTOR * (ended_s - begun_s)
-        return Response(200, self._totals, (_METRICS_TYPE,))
+            self._totals[exemplars] = totals, ended_s + _TOTALS_FACTOR * (ended_s - begun_s)
+        return Response(200, totals, content_type)
+
+    def _render(self, *, with_names: bool, exemplars: bool) -> bytes:
+        from aliquot.live.gateway.resources import prometheus  # noqa: PLC0415 - see above
+        from aliquot.live.gateway.resources.platform_metrics import PlatformSources  # noqa: PLC0415
+
+        spans = None if self._spans is None else self._spans.counts
+        sources = PlatformSources(self._counters, self._responses, spans, self._store.commit_times)
+        collector = prometheus.PlatformCollector(*self._parts, sources, with_names=with_names)
+        return prometheus.render_metrics(collector, exemplars=exemplars)

@@ -3,26 +3,48 @@
 Names of namespaces, actions and triggers are for the operator. Without them the same metrics are sums over all tenants.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from heapq import nlargest
 from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 from prometheus_client.registry import Collector
+from prometheus_client.samples import Exemplar as OpenMetricsExemplar
 
+from aliquot.histogram import Exemplar
 from aliquot.live.gateway.invocation.invoke import InvokeHandler
-from aliquot.live.invocations.metrics import Metrics
+from aliquot.live.gateway.resources.platform_metrics import PlatformSources, platform_metrics
+from aliquot.live.invocations.metrics import OTHERS, ActionMetrics, Metrics
 from aliquot.live.invocations.platform import Platform
 from aliquot.live.store.base import Store
 from aliquot.live.triggers.alarms.scheduler import AlarmScheduler
 
+OPENMETRICS = CONTENT_TYPE_LATEST.encode()
+MAX_LABELLED = 500  # actions with labels of their own; the others are counted together
 _STATUSES = ("success", "application error", "action developer error", "whisk internal error")
 
 
-def render_metrics(collector: "PlatformCollector") -> bytes:
+def wants_openmetrics(accept: bytes) -> bool:
+    """Return whether a client accepts OpenMetrics, as Prometheus does when it keeps exemplars."""
+    kinds = (kind.split(b";")[0].strip().lower() for kind in accept.split(b","))
+    return b"application/openmetrics-text" in kinds
+
+
+def render_metrics(collector: "PlatformCollector", *, exemplars: bool = False) -> bytes:
+    """Return the page in Prometheus' text format, or in OpenMetrics with exemplars."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(collector)
-    return generate_latest(registry)
+    page: bytes = generate_openmetrics(registry) if exemplars else generate_latest(registry)  # type: ignore[no-untyped-call]
+    return page
+
+
+def _bucket(bound: str, count: float, exemplar: Exemplar | None) -> tuple[str, float] | tuple[str, float, Any]:
+    if exemplar is None:
+        return bound, count
+    return bound, count, OpenMetricsExemplar({"trace_id": exemplar.trace_id}, exemplar.seconds, exemplar.at_s)
 
 
 class PlatformCollector(Collector):
@@ -35,6 +57,7 @@ class PlatformCollector(Collector):
         store: Store,
         invoke: InvokeHandler,
         alarms: AlarmScheduler,
+        sources: PlatformSources | None = None,
         *,
         with_names: bool,
     ) -> None:
@@ -44,6 +67,7 @@ class PlatformCollector(Collector):
         self._store = store
         self._invoke = invoke
         self._alarms = alarms
+        self._sources = sources
 
     def describe(self) -> list[Metric]:
         """Return nothing: the metric families are known when they are collected."""
@@ -54,7 +78,10 @@ class PlatformCollector(Collector):
         yield self._fires()
         yield GaugeMetricFamily("aliquot_alarms", "Scheduled alarms", value=self._alarms.active)
         yield CounterMetricFamily("aliquot_alarms_missed", "Alarms that were due but did not fire", self._alarms.missed)
-        yield from self._state(self._platform.status())
+        status = self._platform.status()
+        yield from self._state(status)
+        if self._sources is not None:
+            yield from platform_metrics(self._sources, status)
         yield GaugeMetricFamily("aliquot_waiting_callers", "Blocking callers that wait", value=self._invoke.waiting)
         yield GaugeMetricFamily("aliquot_store_backlog", "Writes that are not on disk yet", value=self._store.backlog)
         well = self._store.health.problem is None
@@ -75,9 +102,8 @@ class PlatformCollector(Collector):
         promises = CounterMetricFamily(
             "aliquot_promises", "Ended invocations with a deadline or a cost limit", labels=[*labels, "end", "cause"]
         )
-        by_labels = (
-            sorted(self._metrics.actions.items()) if self._with_names else [((), self._metrics.sum_of_actions())]
-        )
+        by_labels: Iterable[tuple[tuple[str, ...], ActionMetrics]]
+        by_labels = self._metrics.busiest(MAX_LABELLED) if self._with_names else [((), self._metrics.sum_of_actions())]
         for key, action in by_labels:
             for (status, start), count in sorted(action.counts.items(), key=str):
                 ends.add_metric([*key, _STATUSES[status], start or "none"], count)
@@ -85,7 +111,7 @@ class PlatformCollector(Collector):
                 promises.add_metric([*key, end, cause], count)
             for phase, family in phases.items():
                 histogram = getattr(action, phase)
-                family.add_metric(key, histogram.cumulated(), histogram.total)
+                family.add_metric(key, [_bucket(*bucket) for bucket in histogram.cumulated()], histogram.total)
         yield ends
         yield promises
         yield from phases.values()
@@ -159,6 +185,18 @@ class PlatformCollector(Collector):
             if field in values:
                 yield CounterMetricFamily(name, text, value=values[field])
 
+    def _busiest(self, sums: dict[tuple[str, ...], dict[str, float]]) -> dict[tuple[str, ...], dict[str, float]]:
+        """Return the functions with the most compute, and the sums of the others for each device."""
+        if not self._with_names or len(sums) <= MAX_LABELLED:
+            return sums
+        chosen = set(nlargest(MAX_LABELLED, sums, key=lambda key: (sums[key]["compute_s"], key)))
+        found = {key: sums[key] for key in sums if key in chosen}
+        for key in sums.keys() - chosen:
+            values = found.setdefault((OTHERS, OTHERS, key[-1]), dict.fromkeys(sums[key], 0.0))
+            for field, value in sums[key].items():
+                values[field] += value
+        return found
+
     def _usage(self, status: dict[str, Any]) -> Iterator[Metric]:
         """Yield usage by function and device, or by device. Labels by sandbox would grow without limit."""
         labels = ["namespace", "action", "device"] if self._with_names else ["device"]
@@ -173,7 +211,7 @@ class PlatformCollector(Collector):
             values = sums.setdefault((*names, used["device"]), dict.fromkeys(families, 0))
             for field in families:
                 values[field] += used[field]
-        for key, values in sums.items():
+        for key, values in self._busiest(sums).items():
             for field, family in families.items():
                 family.add_metric(key, values[field])
         yield from families.values()

@@ -4,6 +4,7 @@ import sqlite3
 import time
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -26,16 +27,22 @@ from aliquot.live.history.messages import (
 )
 from aliquot.live.store.base import StoreError
 
+LAST_READ_S = 1.0
+
 
 class HistorianJob(Protocol):
     """A job beside the questions, such as sending spans to a collector."""
 
-    def call_ended(self, call: IndexedCall) -> None:
+    def call_ended(self, call: IndexedCall, record: CallRecord) -> None:
         """Take a call that has ended and whose record is written. It must be quick, because it delays reading."""
         ...
 
     def work(self, now_s: float) -> float:
         """Do a small part of the work. Return the seconds until it wants to work again. `now_s` is monotonic."""
+        ...
+
+    def report(self) -> bytes:
+        """Return what the server is to know. It is sent when it changes."""
         ...
 
     def close(self) -> None:
@@ -58,9 +65,9 @@ class Historian:
         self._causes: WaitCauses | None = None
         self.complete = False  # whether all was read that was there when it was looked at last
 
-    def _tell_jobs(self, call: IndexedCall) -> None:
+    def _tell_jobs(self, call: IndexedCall, record: CallRecord) -> None:
         for job in self._jobs:
-            job.call_ended(call)
+            job.call_ended(call, record)
 
     # --- reading ----------------------------------------------------------------------------------------
 
@@ -159,6 +166,9 @@ class Historian:
         self._journal = self._records = None
 
     def close(self) -> None:
+        if self._jobs:
+            with suppress(StoreError):  # what the server has written before its end
+                self.catch_up(LAST_READ_S)
         self._close_followers()
         if self._causes is not None:
             self._causes.close()

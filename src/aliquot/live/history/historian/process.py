@@ -3,11 +3,11 @@
 The first question starts it. It ends when the server closes the connection, or after ten minutes without a question.
 Then the next question starts another one, which reads the journal anew, so nothing is lost with it.
 
-**Jobs.** Other work on the calls that have ended runs here, too, beside the questions. A job is a class with the three
+**Jobs.** Other work on the calls that have ended runs here, too, beside the questions. A job is a class with the
 methods of `HistorianJob`: `call_ended` gets each call with its phases as soon as its record is written, `work` does a
-small part of what is to be done, and `close` ends it. `make_jobs` lists them, by the settings that the server passes as
-the third argument. With a job the server starts the historian at its own start (`HistorianProcess.start`), and it does
-not end for lack of questions: it looks for new rows every second.
+small part of what is to be done, `report` tells the server how it goes, and `close` ends it. `make_jobs` lists them, by
+the settings that the server passes as the third argument. With a job the server starts the historian at its own start
+(`HistorianProcess.stay`), and it does not end for lack of questions: it looks for new rows every second.
 """
 
 import os
@@ -25,7 +25,17 @@ import msgspec
 
 from aliquot.core.units import GIB
 from aliquot.live.history.historian.historian import Historian, HistorianJob
-from aliquot.live.history.messages import LENGTH, MAX_FRAME_BYTES, Answered, Asked, Search, asked_decoder, frame
+from aliquot.live.history.messages import (
+    LENGTH,
+    MAX_FRAME_BYTES,
+    REPORT,
+    Answered,
+    Asked,
+    Search,
+    asked_decoder,
+    frame,
+)
+from aliquot.live.history.spans.job import make_span_job
 from aliquot.live.store.base import StoreError
 
 NICENESS = 10
@@ -47,6 +57,7 @@ class HistorianLoop:
         self._received = bytearray()
         self._asked: deque[Asked] = deque()
         self._explaining = False
+        self._reported: dict[HistorianJob, bytes] = {}
         self._last_question_s = time.monotonic()
 
     def run(self) -> None:
@@ -104,19 +115,24 @@ class HistorianLoop:
                 self._explaining = self._historian.explain(_PART_S)
                 delay_s = 0.0
         now_s = time.monotonic()
-        return max(0.0, min([delay_s, *(job.work(now_s) for job in self._jobs)]))
+        delay_s = max(0.0, min([delay_s, *(job.work(now_s) for job in self._jobs)]))
+        for job in self._jobs:
+            if (report := job.report()) != self._reported.get(job):
+                self._reported[job] = report
+                self._connection.sendall(frame(Answered(REPORT, report)))
+        return delay_s
 
 
-def make_jobs(_data: Path, _settings: bytes) -> list[HistorianJob]:
+def make_jobs(settings: bytes) -> list[HistorianJob]:
     """Return the jobs that the server's settings ask for."""
-    return []
+    return [make_span_job(settings)] if settings else []
 
 
 def main(fd: int, data: Path, settings: bytes) -> None:
     os.nice(NICENESS)
     with suppress(ValueError):  # a lower limit holds already
         resource.setrlimit(resource.RLIMIT_DATA, (MAX_DATA_BYTES, MAX_DATA_BYTES))
-    jobs = make_jobs(data, settings)
+    jobs = make_jobs(settings)
     historian = Historian(data, jobs)
     with socket.socket(fileno=fd) as connection, suppress(ConnectionError, msgspec.DecodeError):
         try:

@@ -59,11 +59,11 @@ class JournalIndex:
 
     def __init__(
         self,
-        on_end: Callable[[IndexedCall], None] | None = None,
+        on_end: Callable[[IndexedCall, CallRecord], None] | None = None,
         max_calls: int = MAX_CALLS,
         max_age_s: float = MAX_AGE_S,
     ) -> None:
-        """Call `on_end` with each call of the scheduler that has ended and whose record was read."""
+        """Call `on_end` with each call that has ended and whose record was read."""
         self.calls = CallTable(max_calls, max_age_s)
         self.sandboxes = SandboxTable()
         self.series = SeriesTable()
@@ -139,8 +139,8 @@ class JournalIndex:
         call.owner, call.status, call.error = record.owner, record.status, record.error
         if record.status != SUCCESS:
             self.series.add(call.flow[0], "failed", record.end)
-        if self._on_end is not None and call.start != COMPOSITION:
-            self._on_end(call)
+        if self._on_end is not None:
+            self._on_end(call, record)
 
     def _add_recorded(self, record: CallRecord) -> IndexedCall:
         """Add a call that only its record knows."""
