@@ -257,11 +257,15 @@ def test_a_job_is_told_of_each_call_when_its_record_is_there(tmp_path):
         def __init__(self):
             self.calls = []
 
-        def call_ended(self, call):
+        def call_ended(self, call, record):
+            assert record.id == call.id
             self.calls.append((call.id, call.run_s))
 
         def work(self, _now_s):
             return 1.0
+
+        def report(self):
+            return b""
 
         def close(self):
             self.calls.append("closed")
