@@ -21,6 +21,7 @@ from aliquot.core.commands import (
     Run,
     RunNext,
     SetSlice,
+    Start,
     StartSandbox,
     StopSandbox,
     TakeBack,
@@ -103,8 +104,7 @@ class CommandPerformer:
         self._api_host = api_host
         self._images = images
         self._secrets = secrets
-        self._objects = objects
-        self._executions = executions
+        self._objects, self._executions = objects, executions
         self.output = RunOutput(assignments, node)
         self.promises = PromiseRecords(node.devices, registry.calls, executions, now)
         self.nested_calls = NestedCalls(registry, finisher, fabric.readers, now)
