@@ -4,12 +4,16 @@ The chance is the hazard that the keep-alive policy `hazard` uses, too. The call
 its candidates and intervals. Time comes with each call, so that the same code runs in a process and in virtual time.
 """
 
+from collections.abc import Mapping
+from typing import Protocol
+
 from msgspec.structs import replace
 
 from aliquot.core.events import DemandRow
 from aliquot.core.provisioning.holds import MAX_ROWS
 from aliquot.learn.demand.forecaster import MAX_SERIES, DemandForecaster
 from aliquot.learn.demand.model import DemandModel
+from aliquot.learn.demand.series import ScoredForecast
 from aliquot.policies.keepalive.parts.call_hazard import CallHazard, CallHistory
 
 HORIZONS = (1,)  # steps with calls ahead
@@ -21,6 +25,26 @@ LATER_STEPS = 5  # steps after the current one whose chance is told, for starts 
 MIN_OBSERVED = 10  # with fewer steps with calls, as many at once are expected as there were
 
 ApplicationKey = tuple[str, str]  # tenant and function
+
+
+class ForecastObserver(Protocol):
+    """Is told of forecasts whose value has come."""
+
+    def demanded(
+        self,
+        key: ApplicationKey,
+        at_s: float,
+        value: float,
+        last: float,
+        model: str,
+        made: Mapping[str, ScoredForecast],
+    ) -> None:
+        """Take the calls at once of a step, those of the last one, what served, and what each candidate had said."""
+        ...
+
+    def stepped(self, key: ApplicationKey, at_s: float, chance: float, *, called: bool) -> None:
+        """Take the chance of a call in a step, and whether one came."""
+        ...
 
 
 class _KnownApplication:
@@ -40,8 +64,14 @@ class _KnownApplication:
 class CallForecaster:
     """The applications of a server, with what is expected of each."""
 
-    def __init__(self, step_s: float, model: DemandModel = DemandModel()) -> None:  # noqa: B008 - frozen
+    def __init__(
+        self,
+        step_s: float,
+        model: DemandModel = DemandModel(),  # noqa: B008 - frozen
+        observer: ForecastObserver | None = None,
+    ) -> None:
         self.step_s = step_s
+        self._observer = observer
         self._hazard = CallHazard()
         self._demand: DemandForecaster[ApplicationKey] = DemandForecaster(HORIZONS, "calls", model)
         self._known: dict[ApplicationKey, _KnownApplication] = {}
@@ -65,6 +95,11 @@ class CallForecaster:
         self._advance(key, known, at_s)
         known.history.called = True
         known.at_once = max(known.at_once, at_once)
+
+    def advance(self, now_s: float) -> None:
+        """Close the steps of all applications before this time."""
+        for key, known in self._known.items():
+            self._advance(key, known, now_s)
 
     def forecast(self, now_s: float) -> tuple[DemandRow, ...]:
         """Return what is expected of each application in its current step, the likeliest first."""
@@ -108,8 +143,14 @@ class CallForecaster:
         history = known.history
         if step <= history.step:
             return
+        observer = self._observer
+        if observer is not None and history.features:
+            observer.stepped(key, now_s, history.chance, called=history.called)
         if known.at_once:  # how many run at once counts only where there are calls
-            self._demand.observe(key, self._demand_step(key), float(known.at_once))
+            model = self._demand.model_of(key, HORIZONS[0])
+            made = self._demand.observe(key, self._demand_step(key), float(known.at_once))
+            if observer is not None:
+                observer.demanded(key, now_s, known.at_once, known.lately, model, made.get(HORIZONS[0], {}))
             known.lately, known.at_once = known.at_once, 0
         self._hazard.advance(history, step, MAX_IDLE_STEPS)
 

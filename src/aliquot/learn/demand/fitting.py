@@ -8,7 +8,7 @@ import io
 import math
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,8 @@ import torch
 from msgspec import Struct
 from torch import Tensor, nn
 
-from aliquot.learn.demand.networks import INPUT, OUTPUT, WINDOW, scale_of, scaled
+from aliquot.learn.demand.features import TrainingWindows
+from aliquot.learn.demand.networks import INPUT, OUTPUT, WINDOW
 from aliquot.learn.registry import EpochResult
 
 HIDDEN = 24
@@ -34,15 +35,15 @@ class FittingBudget(Struct, frozen=True):
     epochs: int
     seconds: float
     threads: int
-    windows: int  # of a round, spread over all series
     seed: int = 0
 
 
-class TrainingWindows(Struct, frozen=True):
-    """Windows of series, and the values that came at each horizon after them. NaN where a series ended before."""
+class _Tensors:
+    """Training windows as tensors."""
 
-    inputs: Tensor
-    targets: Tensor
+    def __init__(self, windows: TrainingWindows) -> None:
+        self.inputs = torch.tensor(windows.inputs, dtype=torch.float32).reshape(-1, WINDOW)
+        self.targets = torch.tensor(windows.targets, dtype=torch.float32).reshape(-1, windows.horizons)
 
 
 class _Encoded(nn.Module):
@@ -60,7 +61,7 @@ class _Encoded(nn.Module):
         forecast: Tensor = self.linear(window) + self.head(self.encode(window))
         return forecast
 
-    def begin_linear(self, data: TrainingWindows) -> None:
+    def begin_linear(self, data: _Tensors) -> None:
         """Begin with the last value and what ridge regression on the data adds to it."""
         with torch.no_grad():
             for place in range(data.targets.shape[1]):
@@ -118,34 +119,10 @@ NETWORKS: dict[str, Callable[[int], _Encoded]] = {
 }
 
 
-def training_windows(
-    series: Sequence[tuple[Sequence[float], int, int]], horizons: Sequence[int], most: int
-) -> TrainingWindows:
-    """Cut windows whose last values are from `begin` to `end` of each series, at most so many in all.
-
-    Values from `end` on are not looked at.
-    """
-    places = [(values, last, end) for values, begin, end in series for last in range(max(begin, WINDOW - 1), end - 1)]
-    inputs, targets = [], []
-    for values, last, end in places[:: max(1, -(-len(places) // most))]:
-        window = values[last + 1 - WINDOW : last + 1]
-        if not any(window):
-            continue
-        scale = scale_of(window)
-        inputs.append(scaled(window, scale))
-        ahead = [values[last + steps] / scale if last + steps < end else math.nan for steps in horizons]
-        targets.append([math.asinh(value) for value in ahead])
-    width = len(horizons)
-    return TrainingWindows(
-        torch.tensor(inputs, dtype=torch.float32).reshape(-1, WINDOW),
-        torch.tensor(targets, dtype=torch.float32).reshape(-1, width),
-    )
-
-
 def fit_network(
     name: str,
-    learned: TrainingWindows,
-    held_back: TrainingWindows,
+    learned_windows: TrainingWindows,
+    held_back_windows: TrainingWindows,
     budget: FittingBudget,
     checkpoint: Path,
     on_round: OnRound,
@@ -153,6 +130,7 @@ def fit_network(
     """Train a network, and return its ONNX file with the weights of the best round, and the learning curve."""
     torch.set_num_threads(budget.threads)
     torch.manual_seed(budget.seed)
+    learned, held_back = _Tensors(learned_windows), _Tensors(held_back_windows)
     run = _NetworkTraining(name, learned, budget, checkpoint)
     run.resume()
     while not run.is_over():
@@ -166,7 +144,7 @@ def fit_network(
 class _NetworkTraining:
     """The state of a training: optimizer, learning curve and best weights."""
 
-    def __init__(self, name: str, learned: TrainingWindows, budget: FittingBudget, checkpoint: Path) -> None:
+    def __init__(self, name: str, learned: _Tensors, budget: FittingBudget, checkpoint: Path) -> None:
         self.network = NETWORKS[name](learned.targets.shape[1])
         self.network.begin_linear(learned)
         self.curve: list[EpochResult] = []
@@ -184,7 +162,7 @@ class _NetworkTraining:
         losses = [point.held_back_loss for point in self.curve]
         return len(losses) > PATIENCE and min(losses[-PATIENCE:]) >= min(losses[:-PATIENCE])
 
-    def run_round(self, data: TrainingWindows) -> float:
+    def run_round(self, data: _Tensors) -> float:
         self.network.train()
         order, total = torch.randperm(len(data.inputs)), 0.0
         for chosen in torch.split(order, BATCH):
@@ -196,7 +174,7 @@ class _NetworkTraining:
             total += loss.item() * len(chosen)
         return total / max(1, len(order))
 
-    def loss_on(self, data: TrainingWindows) -> float:
+    def loss_on(self, data: _Tensors) -> float:
         self.network.eval()
         with torch.no_grad():
             return _loss(self.network(data.inputs), data.targets).item()

@@ -55,7 +55,8 @@ class DemandCard(VersionCard, frozen=True, kw_only=True):
     applications: int = 0
     rows: int = 0  # steps with calls that it has seen
     held_back: int = 0
-    until_s: float = 0.0  # time of the newest row that it has seen
+    until_s: float = 0.0  # time of the newest row that it was made from; newer ones only gave its scores
+    newest_s: float = 0.0
     reason: str = ""  # why it was trained
     curve: tuple[EpochResult, ...] = ()
     without: str = ""  # why it has no network; empty if it has some
