@@ -6,30 +6,48 @@ from typing import Annotated, Any
 
 import typer
 
+from aliquot.cli import demand_model
 from aliquot.cli.console import check_writable, progress, say
 from aliquot.cli.gateway import AsJson, Data, GatewayClient, connect
 from aliquot.cli.results import clock, count, percent, print_json, show, size, table, text
 from aliquot.core.errors import InputError
 from aliquot.sdk.errors import SdkError
 
-PATH = "/operator/v1/models"
+FILES, DEMAND = "files", "demand"
+PATHS = {FILES: "/operator/v1/models", DEMAND: "/operator/v1/models/demand"}
 _POLL_S = 0.5
 _POINTS = 100
 _ORDER = ("none", "popular", "markov1", "markov2", "lstm", "blend")
 
 app = typer.Typer(
-    help="Manage the models that predict which files are opened next. They learn from the access log. "
-    "For the operator.",
+    help="Manage the models that predict which files are opened next, and with --of demand those that forecast calls. "
+    "They learn from the access log and from the profiles. For the operator.",
     no_args_is_help=True,
 )
 
 
+def _subject(text: str) -> str:
+    if text not in PATHS:
+        raise InputError(f"--of: '{text}' is not known; it takes {' or '.join(PATHS)}")
+    return text
+
+
+Subject = Annotated[
+    str,
+    typer.Option("--of", help="What the models predict: files or demand.", callback=_subject),
+]
+
+
 @app.command("list")
-def list_(data: Data = None, as_json: AsJson = False) -> None:
+def list_(of: Subject = FILES, data: Data = None, as_json: AsJson = False) -> None:
     """List the versions, the newest first, and say which one is in use."""
-    state = _state(connect(data))
+    state = _state(connect(data), of)
     if as_json:
         print_json(state)
+        return
+    if of == DEMAND:
+        demand_model.show_versions(state, _status_of)
+        _print_state(state, of)
         return
     versions = state["versions"]
     if not versions:
@@ -48,23 +66,26 @@ def list_(data: Data = None, as_json: AsJson = False) -> None:
                 _status_of(manifest, state["serving"]),
             )  # fmt: skip
         show(rows)
-    _print_state(state)
+    _print_state(state, of)
 
 
 @app.command("show")
 def show_(
     version: Annotated[int | None, typer.Argument(help="The version.", show_default="the one in use")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the learning curve of the network to this file.")] = None,
+    of: Subject = FILES,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
     """Show a version: the score of each predictor on held-back sessions, and why it is in use or not."""
     _check_plot(plot)
-    state = _state(connect(data))
+    state = _state(connect(data), of)
     one = _find(state, version)
     manifest = one["manifest"]
     if as_json:
         print_json(one)
+    elif of == DEMAND:
+        demand_model.show_version(one, _status_of(manifest, state["serving"]))
     else:
         rows = table("", "", "")
         rows.show_header = False
@@ -91,23 +112,24 @@ def show_(
 def train(
     plot: Annotated[Path | None, typer.Option(help="Draw the learning curve of the network to this file.")] = None,
     detach: Annotated[bool, typer.Option(help="Do not wait until the training ends.")] = False,
+    of: Subject = FILES,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Train a version from the access log. It comes into use if it is better than the present one.
+    """Train a version from the access log or the profiles. It comes into use if it is better than the present one.
 
     The training runs in its own process at the lowest priority.
     """
     _check_plot(plot)
     gateway = connect(data)
-    state = gateway.send("POST", PATH + "/train", "a training", operator=True)
+    state = gateway.send("POST", PATHS[of] + "/train", "a training", operator=True)
     if not detach:
-        state = _follow(gateway, state)
+        state = _follow(gateway, state, of)
     training = state["training"]
     if as_json:
         print_json(training)
     elif detach:
-        say("a training has begun; aliquot model list shows how far it is")
+        say(f"a training has begun; {_command('list', of)} shows how far it is")
     if training["error"]:
         raise SdkError(f"nothing was learned: {training['error']}")
     if detach:
@@ -115,7 +137,7 @@ def train(
     manifest = _find(state, training["version"])["manifest"]
     if not as_json:
         say(f"version {manifest['version']}: {manifest['why']}")
-        _show_scores(manifest)
+        (demand_model.show_scores if of == DEMAND else _show_scores)(manifest)
     if plot is not None:
         _draw(manifest["curve"], plot)
 
@@ -124,8 +146,13 @@ def train(
 def use(
     version: Annotated[str | None, typer.Argument(help="The version, or auto for the best one.")] = None,
     predictor: Annotated[
-        str | None, typer.Option(help=f"One of its predictors: {', '.join(_ORDER)}, or auto for the best one.")
+        str | None,
+        typer.Option(
+            help=f"One of its predictors, or auto for the best one: {', '.join(_ORDER)}; "
+            f"of demand {', '.join(demand_model.ORDER)}."
+        ),
     ] = None,
+    of: Subject = FILES,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
@@ -135,28 +162,32 @@ def use(
     if version not in {None, "auto"} and not (str(version).isdecimal() and int(str(version)) > 0):
         raise InputError(f"VERSION: '{version}' is neither the number of a version nor auto")
     body = {"version": int(version) if version is not None and version.isdecimal() else version, "predictor": predictor}
-    _changed(connect(data).send("POST", PATH + "/use", "use", body=body, operator=True), as_json=as_json)
+    _changed(connect(data).send("POST", PATHS[of] + "/use", "use", body=body, operator=True), of, as_json=as_json)
 
 
 @app.command()
-def rollback(data: Data = None, as_json: AsJson = False) -> None:
+def rollback(of: Subject = FILES, data: Data = None, as_json: AsJson = False) -> None:
     """Use the previous version again, until another one or `use auto` is chosen."""
-    _changed(connect(data).send("POST", PATH + "/rollback", "rollback", operator=True), as_json=as_json)
+    _changed(connect(data).send("POST", PATHS[of] + "/rollback", "rollback", operator=True), of, as_json=as_json)
 
 
-def _state(gateway: GatewayClient) -> dict[str, Any]:
-    state: dict[str, Any] = gateway.send("GET", PATH, "the models", operator=True)
+def _command(name: str, of: str) -> str:
+    return f"aliquot model {name}" + (f" --of {of}" if of != FILES else "")
+
+
+def _state(gateway: GatewayClient, of: str) -> dict[str, Any]:
+    state: dict[str, Any] = gateway.send("GET", PATHS[of], "the models", operator=True)
     return state
 
 
-def _follow(gateway: GatewayClient, state: dict[str, Any]) -> dict[str, Any]:
+def _follow(gateway: GatewayClient, state: dict[str, Any], of: str) -> dict[str, Any]:
     with progress() as bar:
         task = bar.add_task("training", total=_POINTS)
         while state["training"]["running"]:
             training = state["training"]
             bar.update(task, description=training["what"], completed=round(_POINTS * training["done"]))
             time.sleep(_POLL_S)
-            state = _state(gateway)
+            state = _state(gateway, of)
     return state
 
 
@@ -174,15 +205,15 @@ def _find(state: dict[str, Any], version: int | None) -> dict[str, Any]:
     raise InputError(f"VERSION: there is no version {wanted}; there are {known}")
 
 
-def _changed(state: dict[str, Any], *, as_json: bool) -> None:
+def _changed(state: dict[str, Any], of: str, *, as_json: bool) -> None:
     if as_json:
         print_json(state["serving"])
     else:
-        _print_state(state)
+        _print_state(state, of)
 
 
-def _print_state(state: dict[str, Any]) -> None:
-    pinned = ", until another is chosen (aliquot model use auto)" if state["serving"]["pinned"] else ""
+def _print_state(state: dict[str, Any], of: str) -> None:
+    pinned = f", until another is chosen ({_command('use auto', of)})" if state["serving"]["pinned"] else ""
     say(f"{state['model']} serves{pinned}" if state["model"] != "none" else "nothing is predicted")
     if state["error"]:
         say(f"the chosen version cannot serve: {state['error']}")
@@ -223,18 +254,18 @@ def _draw(curve: list[dict[str, Any]], path: Path) -> None:
 
     if not curve:
         raise InputError("--plot: no network was trained, so there is no learning curve")
-    rounds = [float(point["epoch"]) for point in curve]
-    loss = [
-        PlotLine("learned from", rounds, [point["learned_loss"] for point in curve]),
-        PlotLine("held back", rounds, [point["held_back_loss"] for point in curve]),
-    ]
-    hits = [
-        PlotLine("top-1", rounds, [_POINTS * point["top1"] for point in curve]),
-        PlotLine("top-5", rounds, [_POINTS * point["top5"] for point in curve]),
-    ]
-    panels = [
-        PlotPanel("loss", "round", "nats a step", loss),
-        PlotPanel("held-back sessions", "round", "% right", hits),
-    ]
+    loss, hits = [], []
+    for name in dict.fromkeys(point["network"] for point in curve):
+        points = [point for point in curve if point["network"] == name]
+        rounds = [float(point["epoch"]) for point in points]
+        of = f"{name}, " if name else ""
+        loss.append(PlotLine(f"{of}learned from", rounds, [point["learned_loss"] for point in points]))
+        loss.append(PlotLine(f"{of}held back", rounds, [point["held_back_loss"] for point in points]))
+        if not name:
+            hits.append(PlotLine("top-1", rounds, [_POINTS * point["top1"] for point in points]))
+            hits.append(PlotLine("top-5", rounds, [_POINTS * point["top5"] for point in points]))
+    panels = [PlotPanel("loss", "round", "nats a step" if hits else "absolute error, in asinh", loss)]
+    if hits:
+        panels.append(PlotPanel("held-back sessions", "round", "% right", hits))
     draw_panels(panels, "The network's learning curve", path, columns=2)
     say(f"wrote {path}")

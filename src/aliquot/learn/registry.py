@@ -94,7 +94,7 @@ class ModelRegistry(Generic[CardT]):
     def manifest(self, version: int) -> CardT:
         """Read a version's manifest. Raises `BrokenVersionError`."""
         try:
-            return msgspec.json.decode((self._folder(version) / _MANIFEST).read_bytes(), type=self._card_type)
+            return msgspec.json.decode((self.folder(version) / _MANIFEST).read_bytes(), type=self._card_type)
         except (OSError, msgspec.DecodeError) as error:
             raise BrokenVersionError(f"version {version}: {error}") from error
 
@@ -103,7 +103,7 @@ class ModelRegistry(Generic[CardT]):
         found = {}
         for name, checksum in manifest.files.items():
             try:
-                data = (self._folder(manifest.version) / name).read_bytes()
+                data = (self.folder(manifest.version) / name).read_bytes()
             except OSError as error:
                 raise BrokenVersionError(f"version {manifest.version}: {error}") from error
             if sha256(data).hexdigest() != checksum:
@@ -116,7 +116,7 @@ class ModelRegistry(Generic[CardT]):
 
     def add(self, manifest: CardT, files: Mapping[str, bytes]) -> None:
         """Add a version atomically."""
-        folder, draft = self._folder(manifest.version), self.directory / f"{_DRAFT}{manifest.version}"
+        folder, draft = self.folder(manifest.version), self.directory / f"{_DRAFT}{manifest.version}"
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir()
         checksums = {name: sha256(data).hexdigest() for name, data in files.items()}
@@ -133,11 +133,11 @@ class ModelRegistry(Generic[CardT]):
         safe = {serving.version, *serving.before[-1:]}
         for number in self._numbers()[: -keep or None]:
             if number not in safe:
-                remove_directory(self._folder(number))
+                remove_directory(self.folder(number))
 
     def sizes(self, version: int) -> dict[str, int]:
         with suppress(FileNotFoundError):
-            return {path.name: path.stat().st_size for path in sorted(self._folder(version).iterdir())}
+            return {path.name: path.stat().st_size for path in sorted(self.folder(version).iterdir())}
         return {}
 
     # --- the serving version ------------------------------------------------------------------------------
@@ -200,7 +200,8 @@ class ModelRegistry(Generic[CardT]):
             if left.is_dir():
                 shutil.rmtree(left, ignore_errors=True)
 
-    def _folder(self, version: int) -> Path:
+    def folder(self, version: int) -> Path:
+        """Return the folder that holds a version."""
         return self.directory / f"{version:0{_DIGITS}}"
 
     def _numbers(self) -> list[int]:

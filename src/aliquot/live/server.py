@@ -255,6 +255,7 @@ async def _serve(
             whatif=WhatIfRuns(store, data.path),
             trials=service.trials,
             objects=service.objects,
+            forecaster=service.forecaster,
         )
         console = _make_console(settings, consoles, app, catalogue, store, operator_token)
         # In a thread, because the kernel takes 8 to 15 ms to move a process.

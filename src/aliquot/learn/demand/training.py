@@ -18,15 +18,15 @@ from aliquot.clock import now_ms
 from aliquot.durable_files import write_synced
 from aliquot.learn.demand.calls import HORIZONS, ApplicationKey, CallForecaster
 from aliquot.learn.demand.evaluation import CallRow, Evaluation, evaluate
-from aliquot.learn.demand.features import SeriesPart, TrainingWindows, training_windows
+from aliquot.learn.demand.features import SeriesPart, training_windows
 from aliquot.learn.demand.model import ChoiceSettings, DemandModel
 from aliquot.learn.demand.networks import NetworkError
 from aliquot.learn.demand.series import ScoredForecast
+from aliquot.learn.demand.stage_results import CHOICES, Collected, Evaluated, Features, Selected, Trained, select
 from aliquot.learn.demand.stages import Stage, next_stage
 from aliquot.learn.demand.versions import (
     CHOSEN,
     NETWORKS,
-    ChanceScore,
     DemandCard,
     DemandScore,
     file_of,
@@ -41,8 +41,6 @@ LEARNED, SELECTED = 0.6, 0.8  # parts of the rows before the borders
 MIN_ROWS = 100
 MIN_WINDOWS = 100  # fewer are not enough to train a network
 MIN_COMPARED = 20  # rows newer than both versions
-CLEARLY = 0.98  # a single forecaster must have at most this part of the loss to serve all series
-CHOICES = (ChoiceSettings(), ChoiceSettings(memory=0.02), ChoiceSettings(memory=0.02, blend_power=12.0))
 
 
 class TooFewRowsError(Exception):
@@ -54,44 +52,6 @@ class DemandLearnSettings(LearnSettings, frozen=True):
 
     step_s: float = 60.0
     reason: str = "the operator asked for it"
-
-
-class Collected(Struct, frozen=True):
-    """The result of the stage `collect`: all rows in the order of time, and the borders between their parts."""
-
-    rows: list[CallRow]
-    select_s: float
-    score_s: float
-
-
-class Features(Struct, frozen=True):
-    """The result of the stage `features`."""
-
-    learned: TrainingWindows
-    held_back: TrainingWindows
-
-
-class Trained(Struct, frozen=True):
-    """The result of the stage `train`: ONNX files, curves, or the reason why there are none."""
-
-    files: dict[str, bytes] = {}
-    curve: list[EpochResult] = []
-    without: str = ""
-
-
-class Evaluated(Struct, frozen=True):
-    """The scores under each of `CHOICES`, on the rows that select and on the newest ones."""
-
-    select: list[dict[str, DemandScore]]
-    newest: list[dict[str, DemandScore]]
-    chance: ChanceScore
-
-
-class Selected(Struct, frozen=True):
-    """The result of the stage `select`: the index of the settings, and what serves."""
-
-    choice: int
-    winner: str
 
 
 def train_demand(
@@ -292,18 +252,8 @@ class DemandTraining:
         return DemandModel(choice, open_networks(self._results["train"].files, HORIZONS))
 
 
-def select(scores: Sequence[Mapping[str, DemandScore]]) -> Selected:
-    """Return the settings with the least loss, and a single forecaster only if it is clearly better than choosing."""
-    losses = [of_choice[CHOSEN].loss if CHOSEN in of_choice else 0.0 for of_choice in scores]
-    choice = losses.index(min(losses))
-    singles = {name: score.loss for name, score in scores[choice].items() if name != CHOSEN}
-    best = min(singles, key=singles.__getitem__, default=CHOSEN)
-    clearly = best != CHOSEN and singles[best] < CLEARLY * losses[choice]
-    return Selected(choice, best if clearly else CHOSEN)
-
-
 def series_of(rows: Sequence[CallRow], step_s: float) -> dict[ApplicationKey, tuple[list[float], list[float]]]:
-    """Return the calls at once of each application in its steps with calls, and their times, as a forecaster sees them."""
+    """Return the calls at once of each application in its steps with calls, and their times."""
     found = _SeriesCollector()
     forecaster = CallForecaster(step_s, observer=found)
     for row in rows:

@@ -67,14 +67,30 @@ def registry_of(data: Path) -> ModelRegistry[DemandCard]:
     return ModelRegistry(data / MODELS_FOLDER, DemandCard)
 
 
-def open_version(registry: ModelRegistry[DemandCard], version: int, forecaster: str = "") -> DemandModel:
-    """Return a version's settings and networks. Raises `BrokenVersionError`."""
+def read_version(
+    registry: ModelRegistry[DemandCard], version: int, forecaster: str = ""
+) -> tuple[DemandCard, dict[str, bytes]]:
+    """Return a version's card and files after checking them. Raises `BrokenVersionError`."""
     card = registry.manifest(version)
     name = forecaster or card.winner
     if name not in card.scores and name != CHOSEN:
         raise BrokenVersionError(f"version {version} has no {name}; it has {', '.join(card.scores)}")
+    return card, registry.read(card)
+
+
+def open_version(
+    registry: ModelRegistry[DemandCard], version: int, forecaster: str = "", *, step_s: float | None = None
+) -> DemandModel:
+    """Return a version's settings and networks. `step_s` is the step of who uses it. Raises `BrokenVersionError`."""
+    card, files = read_version(registry, version, forecaster)
+    if card.horizons != HORIZONS or step_s not in {None, card.step_s}:
+        raise BrokenVersionError(
+            f"version {version} forecasts steps of {card.step_s:g} s, {card.horizons} of them ahead; here they are of "
+            f"{card.step_s if step_s is None else step_s:g} s, {HORIZONS} ahead"
+        )
+    name = forecaster or card.winner
     try:
-        networks = open_networks(registry.read(card), card.horizons)
+        networks = open_networks(files, card.horizons)
     except NetworkError as error:
         raise BrokenVersionError(f"version {version}: {error}") from error
     return DemandModel(card.choice, networks, "" if name == CHOSEN else name)

@@ -13,6 +13,7 @@ import structlog
 
 from aliquot.core.commands import CancelFetch, Fetch, Predict
 from aliquot.core.events import DatasetRemoved, Event, FetchEnded, FilesPredicted, LikelyFile, SessionBegan
+from aliquot.learn.settings import LearnSettings
 from aliquot.live.datasets.agent_process import StorageAgentProcess
 from aliquot.live.datasets.agent_requests import AgentError, AgentLostError, AgentReply, AgentRequests
 from aliquot.live.datasets.readers import DatasetReaders
@@ -125,6 +126,11 @@ class Fabric:
         self.volume_mounts = VolumeMounts(self._agent.descriptors, self.volumes, self._view_lost)
         self.volume_files = VolumeFilesClient(self._ask)
         self._deleting: set[asyncio.Task[None]] = set()
+
+    @property
+    def learning(self) -> LearnSettings:
+        """Return the operator's settings for learning."""
+        return LearnSettings() if self._settings is None else self._settings.learning
 
     # --- start and stop -----------------------------------------------------------------------------------
 

@@ -13,7 +13,16 @@ import structlog
 
 from aliquot.core.events import DemandForecast, DemandRow
 from aliquot.core.units import MIB
-from aliquot.live.forecasting.messages import LENGTH, MAX_FRAME_BYTES, CallsSeen, forecast_decoder, frame
+from aliquot.learn.settings import LearnSettings
+from aliquot.live.forecasting.messages import (
+    LENGTH,
+    MAX_FRAME_BYTES,
+    CallsSeen,
+    ForecasterReport,
+    frame,
+    report_decoder,
+)
+from aliquot.live.forecasting.models import DemandModels
 from aliquot.live.profile.records import SECOND_S, ProfileRow
 from aliquot.worker_process import RestartDelay, end_process
 
@@ -26,8 +35,11 @@ log = structlog.get_logger("aliquot.forecasting")
 class ForecasterProcess:
     """Sends calls to the forecaster, and passes its forecasts on. Without it the server goes on without forecasts."""
 
-    def __init__(self, step_s: float, data: Path, post: Callable[[DemandForecast], None]) -> None:
+    def __init__(
+        self, step_s: float, data: Path, post: Callable[[DemandForecast], None], learning: LearnSettings
+    ) -> None:
         """`post` is called with each forecast. `data` has the profiles to learn from first."""
+        self.models = DemandModels(data, step_s, learning)
         self._step_s = step_s
         self._data = data
         self._post = post
@@ -57,6 +69,7 @@ class ForecasterProcess:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
                 await self._task
+        await asyncio.to_thread(self.models.close)
 
     async def _run(self) -> None:
         delay = RestartDelay()
@@ -74,20 +87,23 @@ class ForecasterProcess:
 
     async def _run_once(self) -> None:
         ours, theirs = socket.socketpair()
+        drift = msgspec.json.encode(self.models.drift).decode()
         with theirs:
             fd = theirs.fileno()
             try:
                 self._process = await asyncio.create_subprocess_exec(
-                    sys.executable, "-m", _MODULE, str(fd), str(self._step_s), str(self._data), pass_fds=[fd]
+                    sys.executable, "-m", _MODULE, str(fd), str(self._step_s), str(self._data), drift, pass_fds=[fd]
                 )
             except BaseException:
                 ours.close()
                 raise
         reader, self._writer = await asyncio.open_connection(sock=ours)
         try:
-            while (forecast := await _next(reader)) is not None:
-                self.rows = forecast.rows
-                self._post(forecast)
+            while (report := await _next(reader)) is not None:
+                self.models.reported(report)
+                if report.forecast is not None:
+                    self.rows = report.forecast.rows
+                    self._post(report.forecast)
         finally:
             self._writer.close()
             self._writer = None
@@ -95,10 +111,17 @@ class ForecasterProcess:
             self._process = None
 
 
-async def _next(reader: asyncio.StreamReader) -> DemandForecast | None:
-    """Read a forecast, or return None when the connection is closed."""
+def make_forecaster(
+    step_s: float | None, data: Path | None, post: Callable[[DemandForecast], None], learning: LearnSettings
+) -> ForecasterProcess | None:
+    """Return the forecaster, or None if no policy wants forecasts or there is nothing to learn from."""
+    return None if step_s is None or data is None else ForecasterProcess(step_s, data, post, learning)
+
+
+async def _next(reader: asyncio.StreamReader) -> ForecasterReport | None:
+    """Read a report, or return None when the connection is closed."""
     try:
         (length,) = LENGTH.unpack(await reader.readexactly(LENGTH.size))
-        return forecast_decoder.decode(await reader.readexactly(min(length, MAX_FRAME_BYTES)))
+        return report_decoder.decode(await reader.readexactly(min(length, MAX_FRAME_BYTES)))
     except (asyncio.IncompleteReadError, ConnectionError):
         return None

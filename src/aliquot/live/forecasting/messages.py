@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from aliquot.core.events import DemandForecast
 from aliquot.core.units import MIB
+from aliquot.learn.demand.drift import Watched
 
 LENGTH = struct.Struct("<I")
 MAX_FRAME_BYTES = 4 * MIB
@@ -22,11 +23,27 @@ class CallsSeen(Struct, frozen=True, array_like=True):
     at_once: int
 
 
+class ForecasterState(Struct, frozen=True):
+    """The version that forecasts, and how well it does."""
+
+    version: int = 0
+    error: str = ""  # why the chosen version does not serve
+    watched: Watched = Watched()
+
+
+class ForecasterReport(Struct, frozen=True):
+    """The forecaster's state, with a forecast if calls are expected, and the reason to train if there is one."""
+
+    state: ForecasterState
+    forecast: DemandForecast | None = None
+    retrain: str = ""
+
+
 seen_decoder: msgspec.msgpack.Decoder[list[CallsSeen]] = msgspec.msgpack.Decoder(list[CallsSeen])
-forecast_decoder: msgspec.msgpack.Decoder[DemandForecast] = msgspec.msgpack.Decoder(DemandForecast)
+report_decoder: msgspec.msgpack.Decoder[ForecasterReport] = msgspec.msgpack.Decoder(ForecasterReport)
 
 
-def frame(message: list[CallsSeen] | DemandForecast) -> bytes:
+def frame(message: list[CallsSeen] | ForecasterReport) -> bytes:
     """Encode a message with its length."""
     body = _encoder.encode(message)
     return LENGTH.pack(len(body)) + body

@@ -1,4 +1,4 @@
-"""The forecaster as a process: `python -m aliquot.live.forecasting.process FD STEP_S DATA`.
+"""The forecaster as a process: `python -m aliquot.live.forecasting.process FD STEP_S DATA DRIFT`.
 
 It learns from the profiles that are on disk, then from calls that the server sends, and sends forecasts several times
 in a step. It ends when the server closes the connection.
@@ -11,37 +11,37 @@ import sys
 import time
 from pathlib import Path
 
-from aliquot.core.errors import InputError
-from aliquot.core.events import DemandForecast
-from aliquot.learn.demand.calls import CallForecaster
-from aliquot.live.forecasting.messages import LENGTH, MAX_FRAME_BYTES, frame, seen_decoder
-from aliquot.live.profile.reading import read_profiles
-from aliquot.live.profile.records import SECOND_S
+import msgspec
+
+from aliquot.learn.demand.drift import DriftSettings
+from aliquot.live.forecasting.messages import LENGTH, MAX_FRAME_BYTES, ForecasterReport, frame, seen_decoder
+from aliquot.live.forecasting.served import ServedForecaster
 
 NICENESS = 10
-MAX_HISTORY_S = 86_400  # of profiles that are read at the start
 
 
 class ForecastLoop:
     """Reads calls and writes forecasts on one socket."""
 
-    def __init__(self, connection: socket.socket, forecaster: CallForecaster) -> None:
+    def __init__(self, connection: socket.socket, forecaster: ServedForecaster) -> None:
         self._connection = connection
         self._forecaster = forecaster
         self._read = bytearray()
+        self._told: ForecasterReport | None = None
 
     def run(self) -> None:
         """Serve until the server closes the connection."""
-        next_s = time.monotonic() + self._forecaster.tick_s
+        next_s = time.monotonic()
         while True:
             ready, _, _ = select.select([self._connection], [], [], max(0.0, next_s - time.monotonic()))
             if ready and not self._receive():
                 return
             if time.monotonic() >= next_s:
                 next_s = time.monotonic() + self._forecaster.tick_s
-                rows = self._forecaster.forecast(time.time())
-                if rows:
-                    self._connection.sendall(frame(DemandForecast(rows, self._forecaster.valid_s)))
+                report = self._forecaster.report(time.time())
+                if report.forecast is not None or report != self._told:
+                    self._connection.sendall(frame(report))
+                    self._told = report
 
     def _receive(self) -> bool:
         """Learn from what the server has sent. Return false if it has closed the connection."""
@@ -55,26 +55,13 @@ class ForecastLoop:
                 break
             body = bytes(self._read[LENGTH.size : LENGTH.size + length])
             del self._read[: LENGTH.size + length]
-            for seen in seen_decoder.decode(body):
-                self._forecaster.seen((seen.tenant, seen.function), seen.at_s, seen.at_once)
+            self._forecaster.seen(seen_decoder.decode(body))
         return bool(data)
 
 
-def learn_from_profiles(forecaster: CallForecaster, data: Path) -> None:
-    """Learn from the calls of the last day that the server has recorded."""
-    try:
-        found = read_profiles(data, SECOND_S, MAX_HISTORY_S)
-    except (InputError, OSError):
-        return  # there are none yet
-    rows = sorted((row for rows in found.values() for row in rows if row.calls), key=lambda row: row.t_s)
-    for row in rows:
-        forecaster.seen(row.key, row.t_s, row.at_once)
-
-
-def main(fd: int, step_s: float, data: Path) -> None:
+def main(fd: int, step_s: float, data: Path, drift: DriftSettings) -> None:
     os.nice(NICENESS)
-    forecaster = CallForecaster(step_s)
-    learn_from_profiles(forecaster, data)
+    forecaster = ServedForecaster(data, step_s, drift)
     with socket.socket(fileno=fd) as connection:
         try:
             ForecastLoop(connection, forecaster).run()
@@ -83,4 +70,5 @@ def main(fd: int, step_s: float, data: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), float(sys.argv[2]), Path(sys.argv[3]))
+    settings = msgspec.json.decode(sys.argv[4], type=DriftSettings)
+    main(int(sys.argv[1]), float(sys.argv[2]), Path(sys.argv[3]), settings)

@@ -10,6 +10,7 @@ from aliquot.live.catalogue.catalogue import Catalogue
 from aliquot.live.catalogue.secret_cipher import SecretCipher
 from aliquot.live.catalogue.secrets import SecretRegistry
 from aliquot.live.datasets.fabric import Fabric
+from aliquot.live.forecasting.host import ForecasterProcess
 from aliquot.live.gateway.apis.management import ApiManagement
 from aliquot.live.gateway.apis.registry import ApiRegistry
 from aliquot.live.gateway.apis.serving import ApiRoutes, is_api
@@ -33,6 +34,7 @@ from aliquot.live.gateway.invocation.route import InvokeRoute
 from aliquot.live.gateway.resources.about import AboutEndpoints, MetricsPage
 from aliquot.live.gateway.resources.activations import ActivationEndpoints
 from aliquot.live.gateway.resources.datasets import DatasetEndpoints
+from aliquot.live.gateway.resources.demand_models import DemandModelEndpoints
 from aliquot.live.gateway.resources.executions import ExecutionEndpoints
 from aliquot.live.gateway.resources.graphs import GraphEndpoints
 from aliquot.live.gateway.resources.history import HistoryEndpoints
@@ -93,10 +95,12 @@ class Gateway:
         whatif: WhatIfRuns | None = None,
         trials: KernelTrials | None = None,
         objects: ObjectRegistry | None = None,
+        forecaster: ForecasterProcess | None = None,
     ) -> None:
         """Put the parts together. Parts that are not given are made here, without buffers shared with sandboxes."""
         self._platform = platform
         self._trials = trials
+        self._forecaster = forecaster
         self._objects = objects or ObjectRegistry(store, Path(gettempdir(), "aliquot-without-objects"))
         self._catalogue = catalogue
         self._store = store
@@ -186,6 +190,7 @@ class Gateway:
             *SessionEndpoints(self.sessions).endpoints(),
             *DatasetEndpoints(self.fabric, catalogue, self._responses).endpoints(),
             *ModelEndpoints(self.fabric).endpoints(),
+            *DemandModelEndpoints(self._forecaster).endpoints(),
             *ObjectEndpoints(self._objects, settings.body_s).endpoints(),
             *OperatorEndpoints(platform, catalogue, self.sessions, self._operator_token).endpoints(),
             *AboutEndpoints(store, settings, self.rate_limiters).endpoints(),

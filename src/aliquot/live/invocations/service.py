@@ -31,7 +31,7 @@ from aliquot.live.catalogue.secret_cipher import SecretCipher
 from aliquot.live.catalogue.secrets import SecretRegistry
 from aliquot.live.catalogue.volume_needs import reason_no_volumes
 from aliquot.live.datasets.fabric import Fabric
-from aliquot.live.forecasting.host import ForecasterProcess
+from aliquot.live.forecasting.host import make_forecaster
 from aliquot.live.invocations.arrivals import arrival_of
 from aliquot.live.invocations.call import Call, Follower
 from aliquot.live.invocations.call_finisher import CallFinisher
@@ -114,11 +114,9 @@ class Service:
         self.profiler = Profiler(self.scheduler, node.pid_of, self.usage.sandboxes.get, self._profiled)
         self._profiles = profiles
         step_s = self.scheduler.foresight.policy.step_s
-        self.forecaster = (
-            ForecasterProcess(step_s, data, self._engine.post) if step_s is not None and data is not None else None
-        )
         self._shares = TenantShareSampler(self.scheduler, lambda: bool(self.calls))
         self.fabric = fabric or Fabric(store)
+        self.forecaster = make_forecaster(step_s, data, self._engine.post, self.fabric.learning)
         self.secrets = secrets or SecretRegistry(store, SecretCipher(None))
         policies = "+".join(self.scheduler.policy_names)
         self.finisher = CallFinisher(policies, self.registry, self.fabric.readers, self._engine.now)
