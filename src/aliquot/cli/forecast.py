@@ -1,6 +1,6 @@
 """`aliquot forecast`: the calls that the forecaster expects."""
 
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -30,6 +30,33 @@ def list_forecasts(data: Data = None, as_json: AsJson = False) -> None:
         say("no calls are expected now")
     else:
         _show(found["rows"])
+
+
+@app.command()
+def capacity(data: Data = None, as_json: AsJson = False) -> None:
+    """Show how many devices of each kind the calls that are expected take, half of the time and 95 % of it."""
+    rows: list[dict[str, Any]] = connect(data).send("GET", "/operator/v1/capacity", "the capacity", operator=True)
+    if as_json:
+        print_json(rows)
+    elif not rows:
+        say("this server has no accelerators")
+    else:
+        made = table("", "kind", ">there", ">half of\nthe time", ">95 %", "reason")
+        for row in rows:
+            made.add_row(row["kind"], *(str(row[name]) for name in ("there", "middle", "wanted")), row["reason"])
+        show(made)
+
+
+@app.command()
+def move(
+    sandbox: Annotated[int, typer.Argument(help="The number of the sandbox, as `aliquot top` shows it.")],
+    device: Annotated[str, typer.Argument(help="The device to which it moves, such as host-2.")],
+    data: Data = None,
+) -> None:
+    """Move a sandbox to another device of its kind, while it runs. For example: aliquot forecast move 3 host-2."""
+    asked = {"sandbox": sandbox, "device": device}
+    connect(data).send("POST", "/operator/v1/moves", "a move", body=asked, operator=True)
+    say(f"sandbox {sandbox} moves to {device}")
 
 
 def _show(rows: list[dict[str, Any]]) -> None:

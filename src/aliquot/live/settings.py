@@ -126,7 +126,7 @@ def set_prices(devices: tuple[DeviceSpec, ...], texts: list[str]) -> tuple[Devic
 
 def _virtual(number: int, memory_bytes: int | None, slots: int) -> list[DeviceSpec]:
     size = physical_memory() // 2 // max(number, 1) if memory_bytes is None else memory_bytes
-    return [DeviceSpec(f"{HOST_KIND}-{index}", HOST_KIND, size, slots) for index in range(1, number + 1)]
+    return [DeviceSpec(f"{HOST_KIND}-{index}", HOST_KIND, size, slots, movable=True) for index in range(1, number + 1)]
 
 
 def _gpus(

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from aliquot.core.model import CPU, DeviceSpec
+from aliquot.core.places import Place
 from aliquot.live.device.records import DeviceUsage
 from aliquot.live.node.base import Launch, NodeListener, Outcome, RunRequest, SandboxUsage, Status
 from aliquot.live.node.environments.build_queue import BuildStatus
@@ -20,6 +21,7 @@ class ScriptedNode:
         self.ahead: dict[int, list[RunRequest]] = {}  # by sandbox: runs that were handed to it while it was busy
         self.stopped: list[int] = []
         self.unloaded: list[int] = []
+        self.moves: dict[int, tuple[Place, Callable[[str | None], None]]] = {}  # asked for, by sandbox
         self.slices: dict[int, tuple[float, float]] = {}
         self.weights: dict[str, float] = {}  # by tenant
         self.pids: dict[int, int] = {}  # by sandbox
@@ -80,6 +82,9 @@ class ScriptedNode:
 
     def load(self, sandbox: int) -> None:
         self.unloaded.remove(sandbox)
+
+    def move(self, sandbox: int, place: Place, then: Callable[[str | None], None]) -> None:
+        self.moves[sandbox] = (place, then)
 
     def usage(self) -> list[SandboxUsage]:
         return []

@@ -5,12 +5,16 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from aliquot.assemble import assemble
 from aliquot.budgets import Budget
+from aliquot.config import PolicySettings
 from aliquot.core.commands import Start
+from aliquot.core.events import Event
 from aliquot.core.model import CPU
 from aliquot.core.units import GIB
 from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.invocations.activations import ActivationRecorder
+from aliquot.live.invocations.ahead_of_demand import AheadOfDemand
 from aliquot.live.invocations.call import Call, Follower
 from aliquot.live.invocations.call_registry import CallRegistry
 from aliquot.live.invocations.capacity import Capacity
@@ -48,6 +52,8 @@ class FakePlatform:
         self.weights: dict[str, float] = {}
         self.sessions = LiveSessions()
         self.capacity = Capacity(Flows(), tuple, 0)
+        self.events: list[Event] = []  # about calls that are known to come
+        self.ahead = AheadOfDemand(assemble(PolicySettings("fcfs")), Flows(), self.events.append, time.monotonic)
         self.ended_sessions: list[tuple[str, str]] = []
         self._recorder = ActivationRecorder("fake")
         self.workflows = Workflows(

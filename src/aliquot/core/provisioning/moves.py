@@ -96,6 +96,8 @@ class Moves:
             return "only a sandbox with a part of one accelerator, or one whole, can move"
         if (source.spec.kind, source.spec.node) != (to.spec.kind, to.spec.node):
             return f"{to.spec.name} is of another kind, or on another node, than {source.spec.name}"
+        if sandbox.flow.spec.one_per_device:
+            return "a kernel graph stays with the executor of its device"
         if sandbox.state not in (WARM, BUSY) or sandbox.unused or sandbox.retired is not None or sandbox.ahead:
             return f"it is {sandbox.state}; only warm and busy sandboxes in use can move"
         if sandbox.move is not None or self._is_handed_over(sandbox):

@@ -26,6 +26,22 @@ class DriverContext(Struct, frozen=True):
 DEFAULT_CONTEXT = DriverContext()
 
 
+class DeviceMove(Protocol):
+    """The move of one sandbox to other devices. `finish` or `abort` follows, on the event loop."""
+
+    def enter(self, pids: Sequence[int]) -> None:
+        """Let processes use the other devices. Blocks, so it is called from a thread. Raises `OSError`."""
+        ...
+
+    def finish(self) -> Path | None:
+        """Give up the devices before. Return the control group, as `attach` does."""
+        ...
+
+    def abort(self, pids: Sequence[int]) -> None:
+        """Let the processes use the devices as before. There are none if the sandbox has ended."""
+        ...
+
+
 class Driver(Protocol):
     @property
     def inventory(self) -> Sequence[DeviceSpec]: ...
@@ -71,6 +87,10 @@ class Driver(Protocol):
         ...
 
     def swap_in(self, sandbox: int) -> bool: ...
+
+    def begin_move(self, sandbox: int, devices: Sequence[str]) -> DeviceMove | None:
+        """Begin to move an attached sandbox to other devices, or return None if this driver cannot."""
+        ...
 
     def detach(self, sandbox: int) -> None:
         """Forget a sandbox that has ended or is about to end. Unknown sandboxes are ignored."""

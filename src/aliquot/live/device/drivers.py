@@ -8,7 +8,7 @@ from pathlib import Path
 
 from aliquot.core.model import CPU, DeviceSpec
 from aliquot.core.places import Place
-from aliquot.live.device.base import DEFAULT_CONTEXT, Driver, DriverContext
+from aliquot.live.device.base import DEFAULT_CONTEXT, DeviceMove, Driver, DriverContext
 from aliquot.live.device.cgroup_files import KernelCounter
 from aliquot.live.device.host import HostDriver
 from aliquot.live.device.nvidia.driver import make_driver
@@ -140,6 +140,17 @@ class Drivers:
     def swap_in(self, sandbox: int) -> bool:
         driver = self._of(sandbox)
         return driver is not None and driver.swap_in(sandbox)
+
+    def begin_move(self, sandbox: int, place: Place) -> DeviceMove | None:
+        """Begin to move a sandbox to a place of the same kind, or return None if its driver cannot."""
+        driver = self._of(sandbox)
+        return None if driver is None or driver is not self._on(place) else driver.begin_move(sandbox, place)
+
+    def moved(self, sandbox: int, place: Place) -> None:
+        """Record that a sandbox has moved, and count its memory anew."""
+        self._devices_of[sandbox] = place
+        if (counted := self._memory.pop(sandbox, None)) is not None:
+            counted[0].close()
 
     def detach(self, sandbox: int) -> None:
         self._tenant_of.pop(sandbox, None)

@@ -4,6 +4,7 @@ A device is one core, or a fraction of one when there are more devices than core
 has the cores of all of them.
 """
 
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,12 +12,42 @@ import structlog
 
 from aliquot.core.interfaces import Allotment
 from aliquot.core.model import DeviceSpec
-from aliquot.live.device.base import Driver
+from aliquot.live.device.base import DeviceMove, Driver
 from aliquot.live.device.records import NO_ACCESS, DeviceAccess, DeviceUsage, Enforcement
 from aliquot.live.device.slices import SliceEnforcer, open_enforcer
 from aliquot.live.device.slices.base import HostSlice, VirtualDevice
 
 _log = structlog.get_logger(__name__)
+
+
+class HostMove(DeviceMove):
+    """The move of a sandbox from its slice to another one."""
+
+    def __init__(self, driver: "HostDriver", sandbox: int, before: HostSlice, made: HostSlice) -> None:
+        self._driver = driver
+        self._sandbox = sandbox
+        self._before = before
+        self._made = made
+
+    def enter(self, pids: Sequence[int]) -> None:
+        self._made.enter(pids)
+
+    def finish(self) -> Path | None:
+        return self._driver.arrived(self._sandbox, self._before, self._made)
+
+    def abort(self, pids: Sequence[int]) -> None:
+        with contextlib.suppress(OSError):  # the sandbox has ended meanwhile
+            if pids:
+                self._before.enter(pids)
+        self._made.remove()
+
+
+def _used(host_slice: HostSlice) -> float:
+    """Return the compute that a slice has used, or 0 if its sandbox has ended."""
+    try:
+        return host_slice.compute_s()
+    except OSError:
+        return 0.0
 
 
 class HostDriver(Driver):
@@ -29,6 +60,7 @@ class HostDriver(Driver):
         self._core_of = {device.name: cores[-1 - number % len(cores)] for number, device in enumerate(devices)}
         self._allotted: dict[int, Allotment] = {}
         self._slices: dict[int, HostSlice] = {}
+        self._used_before: dict[int, float] = {}  # by sandbox: compute used on devices that it has left
         self._swapped_out: set[int] = set()
         self._enforcer = enforcer or open_enforcer(tag)
 
@@ -86,7 +118,33 @@ class HostDriver(Driver):
         self._swapped_out.discard(sandbox)
         return True
 
+    def begin_move(self, sandbox: int, devices: Sequence[str]) -> DeviceMove | None:
+        before = self._slices.get(sandbox)
+        if before is None:
+            return None
+        try:
+            made = self._enforcer.make(sandbox, self._virtual_device(devices))
+            if (allotted := self._allotted.get(sandbox)) is not None:
+                made.resize(*allotted)
+        except OSError as error:
+            _log.warning("a slice could not be made", sandbox=sandbox, devices=devices, why=str(error))
+            return None
+        return HostMove(self, sandbox, before, made)
+
+    def arrived(self, sandbox: int, before: HostSlice, made: HostSlice) -> Path | None:
+        """Count a sandbox that has moved in its new slice."""
+        if self._slices.get(sandbox) is not before:  # it has ended
+            made.remove()
+            return None
+        self._used_before[sandbox] = self._used_before.get(sandbox, 0.0) + _used(before)
+        self._slices[sandbox] = made
+        if (allotted := self._allotted.get(sandbox)) is not None:  # it may have changed meanwhile
+            self.resize(sandbox, *allotted)
+        before.remove()
+        return made.directory
+
     def detach(self, sandbox: int) -> None:
+        self._used_before.pop(sandbox, None)
         self._allotted.pop(sandbox, None)
         self._swapped_out.discard(sandbox)
         host_slice = self._slices.pop(sandbox, None)
@@ -99,7 +157,8 @@ class HostDriver(Driver):
         for sandbox, host_slice in self._slices.items():
             try:
                 memory_bytes = 0 if sandbox in self._swapped_out else host_slice.memory_bytes()
-                found.append(DeviceUsage(sandbox, host_slice.compute_s(), memory_bytes))
+                compute_s = host_slice.compute_s() + self._used_before.get(sandbox, 0.0)
+                found.append(DeviceUsage(sandbox, compute_s, memory_bytes))
             except OSError:  # the sandbox has ended, and its control groups with it
                 continue
         return found

@@ -36,6 +36,7 @@ from aliquot.live.gateway.resources.activations import ActivationEndpoints
 from aliquot.live.gateway.resources.datasets import DatasetEndpoints
 from aliquot.live.gateway.resources.demand_models import DemandModelEndpoints
 from aliquot.live.gateway.resources.executions import ExecutionEndpoints
+from aliquot.live.gateway.resources.foresight import ForesightEndpoints
 from aliquot.live.gateway.resources.graphs import GraphEndpoints
 from aliquot.live.gateway.resources.history import HistoryEndpoints
 from aliquot.live.gateway.resources.models import ModelEndpoints
@@ -123,7 +124,7 @@ class Gateway:
         self._bodies = BodyReader(settings, self.payloads)
         self._metrics = metrics or Metrics()
         self._dispatcher = TriggerDispatcher(platform, catalogue, self.rate_limiters, self._metrics)
-        self.alarms = AlarmScheduler(store, catalogue, self._dispatcher.fire)
+        self.alarms = AlarmScheduler(store, catalogue, self._dispatcher.fire, expect=self._dispatcher.expect)
         self.responses = ResponseCounts()
         self._counters = counters
         self._history = history or HistoryQuestions(store, None)
@@ -185,6 +186,7 @@ class Gateway:
             *HistoryEndpoints(self.historian).endpoints(),
             *OverviewEndpoints(platform).endpoints(),
             *WhatIfEndpoints(self._whatif).endpoints(),
+            *ForesightEndpoints(platform).endpoints(),
             *ExecutionEndpoints(platform, store, catalogue, self._metrics, self._responses).endpoints(),
             *GraphEndpoints(platform.workflows, store, catalogue).endpoints(),
             *SessionEndpoints(self.sessions).endpoints(),

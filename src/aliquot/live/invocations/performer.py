@@ -51,6 +51,7 @@ from aliquot.live.invocations.flows import Flows
 from aliquot.live.invocations.kernel_objects import KernelObjects
 from aliquot.live.invocations.launches import activation_env, launch, run_request
 from aliquot.live.invocations.limited_executions import LimitedExecutions
+from aliquot.live.invocations.moves import SandboxMoves
 from aliquot.live.invocations.nested_calls import NestedCalls
 from aliquot.live.invocations.promise_records import PromiseRecords, refused_outcome
 from aliquot.live.invocations.run_output import RunOutput
@@ -128,6 +129,7 @@ class CommandPerformer:
             Predict: fabric.predict,
             Fetch: fabric.fetch,
             CancelFetch: fabric.cancel,
+            **SandboxMoves(node, post).performers(),
         }
 
     # --- NodeListener -----------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from aliquot.live.catalogue.resolving import ResolvedAction
+from aliquot.live.invocations.ahead_of_demand import AheadOfDemand
 from aliquot.live.invocations.call import Call, Follower
 from aliquot.live.invocations.capacity import Capacity
 from aliquot.live.invocations.sessions.live_sessions import LiveSessions
@@ -31,6 +32,11 @@ class Platform(Protocol):
     @property
     def capacity(self) -> Capacity:
         """Answers to questions about several functions and the devices."""
+        ...
+
+    @property
+    def ahead(self) -> AheadOfDemand:
+        """What the scheduler is told about the future, and tells about it."""
         ...
 
     def begin_session(self, namespace: str, session_id: str) -> None:

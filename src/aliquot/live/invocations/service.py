@@ -32,6 +32,7 @@ from aliquot.live.catalogue.secrets import SecretRegistry
 from aliquot.live.catalogue.volume_needs import reason_no_volumes
 from aliquot.live.datasets.fabric import Fabric
 from aliquot.live.forecasting.host import make_forecaster
+from aliquot.live.invocations.ahead_of_demand import AheadOfDemand
 from aliquot.live.invocations.arrivals import arrival_of
 from aliquot.live.invocations.call import Call, Follower
 from aliquot.live.invocations.call_finisher import CallFinisher
@@ -123,6 +124,7 @@ class Service:
         self.objects, self.kernel_objects = objects, KernelObjects(objects)
         self.flows = Flows()
         self.executions = LimitedExecutions(self._engine.post, self._engine.stepped, self._engine.now, self.flows.flow)
+        self.ahead = AheadOfDemand(self.scheduler, self.flows, self._engine.post, self._engine.now)
         self.capacity = Capacity(self.flows, lambda: node.devices, self._max_sandbox_bytes)
         self._performer = CommandPerformer(
             node,
@@ -329,6 +331,8 @@ class Service:
         found = describe(*parts, calls=len(self.calls), stopping=self.registry.stopping)
         found["tenants"] = self._shares.rows()
         found["profiler"] = self.profiler.status()
+        if self.ahead.is_on:
+            found["capacity"], found["moves"] = to_builtins(self.ahead.capacity()), self.ahead.moves()
         if self.forecaster is not None:
             found["forecasts"] = {"pid": self.forecaster.pid, "rows": to_builtins(self.forecaster.rows)}
         self.usage.refresh()
@@ -374,12 +378,15 @@ class Service:
             return
         if session is not None and self.sessions.find(tenant, session) is None:
             session = None
+        if session is not None:
+            self.ahead.session_called(tenant, session, call.function)
         if call.stage is not None:
             self.executions.called(call.stage)
         self._engine.post(arrival_of(call, flow, session, self._engine.now()))
 
     def begin_session(self, namespace: str, session_id: str) -> None:
         self.fabric.session_began(namespace, session_id)
+        self.ahead.session_began(namespace, session_id)
 
     def end_session(self, namespace: str, session_id: str) -> None:
         self._engine.post(SessionEnded(namespace, session_id))

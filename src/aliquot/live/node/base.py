@@ -342,6 +342,13 @@ class Node(Protocol):
         """Swap a sandbox in and report `memory_loaded`."""
         ...
 
+    def move(self, sandbox: int, place: Place, then: Callable[[str | None], None]) -> None:
+        """Move a sandbox to another device while it goes on, and call `then` with None, or why it stays.
+
+        `then` is not called if the sandbox ends before.
+        """
+        ...
+
     def usage(self) -> list[SandboxUsage]: ...
 
     def build_status(self) -> list[BuildStatus]:

@@ -36,6 +36,7 @@ from aliquot.live.node.isolation import NO_ISOLATION, Isolation, IsolationProbe,
 from aliquot.live.node.kernel_sandbox import GraphSandbox
 from aliquot.live.node.kind_packages import find_packages
 from aliquot.live.node.local_sandbox import LocalSandbox
+from aliquot.live.node.moves import Report, SandboxMover
 from aliquot.live.node.network.client import NodeNetwork
 from aliquot.live.node.reply_memory import ReplyMemory
 from aliquot.live.node.sandbox_budget import SandboxBudget, free_zygote
@@ -91,29 +92,23 @@ class LocalNode(Node):
         """
         self._data = data.absolute()
         self._scratch_bytes, self._max_processes = scratch_bytes, max_processes
-        self._progress = progress
-        self._json_checker = json_checker or JsonChecker()
+        self._progress, self._python = progress, python
+        self._json_checker, self._network = json_checker or JsonChecker(), network or NodeNetwork()
         budget = MappingBudget("shared buffers", shared_buffers_bytes, descriptors.shared_buffers)
         self.buffers = NodeBuffers(budget, result_bytes)
         self._sandbox_budget = SandboxBudget(descriptors)
         self._replies = max(replies_bytes, MIN_REPLIES * result_bytes), max(descriptors.reply_bodies, MIN_REPLIES)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._devices = tuple(devices)
-        self._driver_options = driver_options
+        self._devices, self._driver_options = tuple(devices), driver_options
         self._swap_executor = ThreadPoolExecutor(1, "swap")
         self.isolation, self._detect = isolation or NO_ISOLATION, isolation is None
-        self._isolation_probe = isolation_probe
-        self._result_bytes = result_bytes
+        self._isolation_probe, self._result_bytes = isolation_probe, result_bytes
         self._pending: dict[int, _PendingStart] = {}
         self._sandboxes: dict[int, LocalSandbox] = {}
         self._queues = DeviceQueues(device.name for device in devices)
-        self._started = False
-        self._stopping = False
+        self._started = self._stopping = False
         self._watching: asyncio.Task[None] | None = None
-        self._views = views or SandboxViews()
-        self._environment_limits = environment_limits or EnvironmentLimits()
-        self._network = network or NodeNetwork()
-        self._python = python
+        self._views, self._environment_limits = views or SandboxViews(), environment_limits or EnvironmentLimits()
 
     @property
     def devices(self) -> tuple[DeviceSpec, ...]:
@@ -131,6 +126,7 @@ class LocalNode(Node):
         self._resources, self._drivers, environments = await self._loop.run_in_executor(None, self._prepare_machine)
         self._attachment = DeviceAttachment(self._drivers, self._loop)
         self._swapper = SandboxSwapper(self._drivers, self._queues, self._loop, self._swap_executor)
+        self._mover = SandboxMover(self._drivers, self._loop, self._swap_executor)
         self._networks = self._network.open(own=self.isolation.network, loop=self._loop)
         max_cells = self._sandbox_budget.max_cells
         self._cells = CellPool(self._resources, self._networks, self._cell_ended, self._loop, max_cells)
@@ -320,6 +316,10 @@ class LocalNode(Node):
     def load(self, sandbox: int) -> None:
         if (handle := self._sandboxes.get(sandbox)) is not None:
             self._queues.run(handle.launch.place, lambda: self._swapper.swap_in(handle, self._loaded))
+
+    def move(self, sandbox: int, place: Place, then: Report) -> None:
+        if (handle := self._sandboxes.get(sandbox)) is not None:
+            self._mover.move(handle, place, then)
 
     def _loaded(self, sandbox: LocalSandbox) -> None:
         if sandbox.state != GONE:

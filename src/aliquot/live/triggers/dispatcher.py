@@ -22,6 +22,7 @@ from aliquot.live.store.base import SMALL_PAYLOAD_BYTES
 from aliquot.live.store.errors import ACCESS_DENIED, NOT_FOUND, AccessDeniedError, NotFoundError
 from aliquot.live.store.ids import Ids
 from aliquot.live.store.records import Namespace, Rule, Trigger
+from aliquot.live.triggers.alarms.alarm import Alarm
 
 HEADERS = "__ow_headers"
 INACTIVE = "Rule '{}' is inactive, action '{}' was not activated."
@@ -91,6 +92,19 @@ class TriggerDispatcher:
             raise
         self._metrics.count_fire(namespace.name, trigger.name)
         return activation_id
+
+    def expect(self, alarm: Alarm, trigger: Trigger, in_s: float) -> None:
+        """Tell the platform which functions an alarm will call in so many seconds."""
+        ahead = self._platform.ahead
+        for rule in self._catalogue.entities.rules_of(trigger) if ahead.is_on else ():
+            if not rule.active or rule.tied != trigger.identity:
+                continue
+            try:
+                resolved = self._catalogue.resolve(alarm.namespace, rule.action)
+            except (NotFoundError, AccessDeniedError):
+                continue
+            if not resolved.composite and not resolved.workflow:
+                ahead.expect(resolved.tenant, resolved.function, in_s, f"alarm {alarm.trigger}")
 
     def _call(
         self, namespace: Namespace, rule: Rule, event: "FiredEvent", cause: str, limiter: RateLimiter

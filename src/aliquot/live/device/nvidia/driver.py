@@ -7,7 +7,7 @@ import structlog
 
 from aliquot.core.errors import InputError
 from aliquot.core.model import DeviceSpec
-from aliquot.live.device.base import Driver, DriverContext
+from aliquot.live.device.base import DeviceMove, Driver, DriverContext
 from aliquot.live.device.nvidia import modes
 from aliquot.live.device.nvidia.checks import check_choice, find_library
 from aliquot.live.device.nvidia.choice import NvidiaChoice, SharingMode, read_choice
@@ -118,6 +118,10 @@ class NvidiaDriver(Driver):
 
     def swap_in(self, sandbox: int) -> bool:
         return self._checkpoints is not None and self._checkpoints.bring_back(sandbox)
+
+    def begin_move(self, sandbox: int, devices: Sequence[str]) -> DeviceMove | None:
+        """Return None: the memory of a process stays on its GPU."""
+        return None
 
     def detach(self, sandbox: int) -> None:
         self.meters.end(sandbox)

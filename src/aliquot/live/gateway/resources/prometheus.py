@@ -154,6 +154,14 @@ class PlatformCollector(Collector):
         for key, count in sorted(counts.items()):
             sandboxes.add_metric(key, count)
         yield sandboxes
+        wanted = GaugeMetricFamily("aliquot_devices_wanted", "Devices that foreseen demand takes", labels=["kind"])
+        for row in status.get("capacity", ()):
+            wanted.add_metric([row["kind"]], row["wanted"])
+        yield wanted
+        moves = CounterMetricFamily("aliquot_moves", "Moves of sandboxes between devices", labels=["outcome"])
+        for outcome, count in status.get("moves", {}).items():
+            moves.add_metric([outcome], count)
+        yield moves
         yield GaugeMetricFamily("aliquot_calls", "Invocations that wait or run", value=status.get("calls", 0))
         yield from self._usage(status)
         yield from self._fabric(status.get("fabric", {}))

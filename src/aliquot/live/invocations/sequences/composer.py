@@ -65,7 +65,7 @@ class Composer:
         self._service = service
         self._registry = service.registry
         self._limited = service.executions
-        self.capacity = service.capacity
+        self.capacity, self.ahead = service.capacity, service.ahead
         self._store = store
         self._resolve = resolve
         self._max_components = max_components
@@ -318,6 +318,8 @@ class Composer:
             self.workflows.enqueue(component)
         else:
             self._service.enqueue(component)
+            if self.ahead.is_on and (following := composition.machine.following()) is not None:
+                self.ahead.expect_after(following.tenant, component.function, following.function, "sequence")
 
     def _reserve_payload(self, composition: CompositionRun, component: Call) -> None:
         """Count a component's payload in the namespace's memory until it has run. Raises `BudgetError`.

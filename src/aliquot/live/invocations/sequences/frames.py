@@ -163,6 +163,16 @@ class SequenceFrame(Frame):
             return AlreadyRunning()
         return self._next(last)
 
+    def following(self) -> ResolvedAction | None:
+        """Return the next component, if there is one and it is a single action."""
+        if not self._remaining:
+            return None
+        try:
+            resolved = self._resolve(self._remaining[0])
+        except (NotFoundError, AccessDeniedError):
+            return None
+        return None if resolved.composite or resolved.workflow else resolved
+
     def _next(self, so_far: FrameEnd) -> FrameStep:
         if not self._remaining:
             return so_far

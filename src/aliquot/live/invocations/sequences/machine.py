@@ -71,6 +71,11 @@ class CompositionMachine:
         """Return whether a frame of this id is open."""
         return any(frame.id == frame_id for frame in self._stack)
 
+    def following(self) -> ResolvedAction | None:
+        """Return the component that runs after the current one, if it is known and a single action."""
+        frame = self._stack[-1] if self._stack else None
+        return frame.following() if isinstance(frame, SequenceFrame) else None
+
     def begin(
         self, call_id: str, resolved: ResolvedAction, payload: bytes, *, cause: str, now_ms: int
     ) -> list[Command]:

@@ -25,6 +25,7 @@ from aliquot.live.triggers.alarms.alarm import Alarm, AlarmKey, after_firing, ne
 from aliquot.live.triggers.alarms.schedule import SingleDate
 from aliquot.live.triggers.alarms.table import AlarmTable
 
+SOON_MS = 120_000  # before it is due, an alarm is told of
 MAX_TIMER_S = 10  # between two readings of the wall clock
 MIN_SET_BACK_MS = 60_000
 STOP_TIMEOUT_S = 5
@@ -32,6 +33,7 @@ RETRY_DELAY_MS = 60_000  # firings per minute may have been exceeded, so wait fo
 MAX_ATTEMPTS = 5
 TRANSACTION = "sid_alarms"  # clients cannot use transaction ids that begin with `sid_`
 
+ExpectTrigger: TypeAlias = Callable[[Alarm, Trigger, float], None]  # with the seconds until it fires
 FireTrigger: TypeAlias = Callable[[Namespace, Trigger, bytes, str], Awaitable[object]]  # raises if it fails
 
 _log = structlog.get_logger("aliquot.alarms")
@@ -64,6 +66,10 @@ class DueTimes:
             heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
+    def before(self, until_ms: int) -> list[tuple[AlarmKey, int]]:
+        """Return the alarms that are due until then, with their times."""
+        return [(key, due) for key, due in self._due.items() if due <= until_ms]
+
     def pop_due(self, now_ms: int) -> list[AlarmKey]:
         """Remove and return the alarms that are due, in order."""
         due_keys = []
@@ -78,10 +84,18 @@ class AlarmScheduler:
     """Keeps a timer for the next due alarm, and fires alarms as their schedules say."""
 
     def __init__(
-        self, store: Store, catalogue: Catalogue, fire: FireTrigger, now_ms: Callable[[], int] = wall_clock_ms
+        self,
+        store: Store,
+        catalogue: Catalogue,
+        fire: FireTrigger,
+        now_ms: Callable[[], int] = wall_clock_ms,
+        expect: ExpectTrigger = lambda _alarm, _trigger, _in_s: None,
     ) -> None:
+        """`expect` is called with alarms that fire soon."""
         self._catalogue = catalogue
         self._fire = fire
+        self._expect = expect
+        self._told: dict[AlarmKey, int] = {}  # due times that were expected
         self.now_ms = now_ms
         self.table = AlarmTable(store, catalogue)
         self.missed = 0  # firings that were due but failed or were skipped
@@ -144,8 +158,22 @@ class AlarmScheduler:
             self._timer = None
         due = self._due_times.next_due
         if self._running and due is not None:
+            self._tell_soon(due)
             wait_s = min(max(0.001, (due - self.now_ms()) / 1000), MAX_TIMER_S)
             self._timer = asyncio.get_running_loop().call_later(wait_s, self._fire_due)
+
+    def _tell_soon(self, due: int) -> None:
+        """Tell of alarms that fire soon, each time of each alarm once. `due` is the first."""
+        now = self.now_ms()
+        if due > now + SOON_MS:
+            return
+        self._told = {key: at for key, at in self._told.items() if at > now}
+        for key, at in self._due_times.before(now + SOON_MS):
+            alarm = self.table.alarms.get(key)
+            trigger = None if alarm is None or self._told.get(key) == at else self.table.trigger_of(alarm)
+            if alarm is not None and trigger is not None:
+                self._told[key] = at
+                self._expect(alarm, trigger, max(0.0, (at - now) / 1000))
 
     def _fire_due(self) -> None:
         now = self.now_ms()
