@@ -1,4 +1,4 @@
-"""What people and other parts of the platform tell the scheduler about the future, and what it says about it."""
+"""Passes on what is known about the future: to the scheduler, and from it to the operator."""
 
 from collections.abc import Callable
 

@@ -36,7 +36,7 @@ class Platform(Protocol):
 
     @property
     def ahead(self) -> AheadOfDemand:
-        """What the scheduler is told about the future, and tells about it."""
+        """Calls that are known to come, moves, and the capacity that is wanted."""
         ...
 
     def begin_session(self, namespace: str, session_id: str) -> None:
