@@ -14,18 +14,14 @@ from aliquot.core.commands import (
     Dispatch,
     Fail,
     Fetch,
-    LoadMemory,
     Predict,
     Promise,
     Reject,
     Run,
     RunNext,
-    SetSlice,
     Start,
     StartSandbox,
     StopSandbox,
-    TakeBack,
-    UnloadMemory,
 )
 from aliquot.core.events import (
     DeviceLost,
@@ -51,8 +47,8 @@ from aliquot.live.invocations.flows import Flows
 from aliquot.live.invocations.kernel_objects import KernelObjects
 from aliquot.live.invocations.launches import activation_env, launch, run_request
 from aliquot.live.invocations.limited_executions import LimitedExecutions
-from aliquot.live.invocations.moves import SandboxMoves
 from aliquot.live.invocations.nested_calls import NestedCalls
+from aliquot.live.invocations.node_commands import NodeCommands
 from aliquot.live.invocations.promise_records import PromiseRecords, refused_outcome
 from aliquot.live.invocations.run_output import RunOutput
 from aliquot.live.invocations.sandbox_assignments import (
@@ -114,13 +110,9 @@ class CommandPerformer:
         self.performers: dict[type[Command], Callable[..., None]] = {  # one for each kind of command
             Dispatch: self._dispatch,
             StartSandbox: self._start_sandbox,
-            LoadMemory: lambda command: node.load(command.sandbox),
-            UnloadMemory: lambda command: node.unload(command.sandbox),
             StopSandbox: self._stop_sandbox,
-            SetSlice: lambda command: node.set_slice(command.sandbox, command.share, command.ceiling),
             Run: self._run,
             RunNext: self._run_next,
-            TakeBack: lambda command: node.take_back(command.sandbox),
             Complete: lambda _: None,  # the caller was answered when the run finished
             Fail: self._fail,
             Reject: self._reject,
@@ -129,7 +121,7 @@ class CommandPerformer:
             Predict: fabric.predict,
             Fetch: fabric.fetch,
             CancelFetch: fabric.cancel,
-            **SandboxMoves(node, post).performers(),
+            **NodeCommands(node, post).performers(),
         }
 
     # --- NodeListener -----------------------------------------------------------------------------------

@@ -1,18 +1,18 @@
-"""Performs moves of sandboxes on the node, and tells whoever listens how many devices are wanted."""
+"""Performs the commands that need nothing but the node: memory, slices and moves. Logs how many devices are wanted."""
 
 from collections.abc import Callable
 
 import structlog
 
-from aliquot.core.commands import Command, Move, WantDevices
+from aliquot.core.commands import Command, LoadMemory, Move, SetSlice, TakeBack, UnloadMemory, WantDevices
 from aliquot.core.events import Event, MoveFailed, SandboxMoved
 from aliquot.live.node.base import Node
 
 log = structlog.get_logger("aliquot.service")
 
 
-class SandboxMoves:
-    """The commands of the scheduler that concern where sandboxes are, and how many devices there should be."""
+class NodeCommands:
+    """The commands of the scheduler that concern no call."""
 
     def __init__(self, node: Node, post: Callable[[Event], None]) -> None:
         """`post` passes events to the scheduler."""
@@ -21,7 +21,15 @@ class SandboxMoves:
 
     def performers(self) -> dict[type[Command], Callable[..., None]]:
         """Return the function that performs each kind of command."""
-        return {Move: self._move, WantDevices: self._want}
+        node = self._node
+        return {
+            LoadMemory: lambda command: node.load(command.sandbox),
+            UnloadMemory: lambda command: node.unload(command.sandbox),
+            SetSlice: lambda command: node.set_slice(command.sandbox, command.share, command.ceiling),
+            TakeBack: lambda command: node.take_back(command.sandbox),
+            Move: self._move,
+            WantDevices: self._want,
+        }
 
     def _move(self, command: Move) -> None:
         log.info("a sandbox moves", sandbox=command.sandbox, to=command.to, reason=command.reason)
