@@ -72,7 +72,7 @@ def test_what_is_wrong_with_objects_is_told(client):
     missing = client.post("actions/scaled?blocking=true", json={"inputs": {"x": {"key": "nothing"}}})
     assert (missing.status_code, missing.json()["error"]) == (
         410,
-        "The call names objects that are not there: 'nothing'.",
+        "The call names an object that is not there: 'nothing'.",
     )
     put_object(client, "short", b"1234")
     short = client.post("actions/scaled?blocking=true", json={"inputs": {"x": {"key": "short"}}})
@@ -91,6 +91,26 @@ def test_outputs_of_a_call_that_nobody_waits_for_are_kept_as_objects(client):
     assert get_object(client, key) == (2.0,) * 8
     (listed,) = client.get(f"objects?prefix=calls/{spawned}").json()
     assert 86_000_000 < listed["expires"] - listed["updated"] <= 86_400_000
+
+
+def test_an_output_that_stays_is_found_on_the_device_and_written_behind(client):
+    body = {"inputs": {"x": ONES}, "outputs": {"y": {"key": "out/stays", "stay": True}}}
+    first = client.result("scaled", body)
+    assert first["outputs"] == {"y": {"key": "out/stays"}}
+    assert (first["kernels"]["bytesIn"], first["kernels"]["bytesOut"]) == (32, 0)
+    following = {"inputs": {"x": {"key": "out/stays"}}}
+    found = client.result("scaled", following)
+    assert found["outputs"] == {"y": [4.0] * 8}
+    assert found["kernels"]["bytesIn"] == 0
+    assert found["kernels"]["misses"] == first["kernels"]["misses"] - 1
+    assert get_object(client, "out/stays") == (2.0,) * 8, "a request for the object waits until it is written"
+    assert client.result("scaled", following)["kernels"]["bytesIn"] == 0, "it is still on the device"
+    client.deploy("on-cpu", SCALED, kind="kernel:1", annotations=[{"key": "gpu-share", "value": 0}])
+    elsewhere = client.result("on-cpu", following)
+    assert (elsewhere["outputs"], elsewhere["kernels"]["bytesIn"]) == ({"y": [4.0] * 8}, 32)
+    put_object(client, "out/stays")
+    replaced = client.result("scaled", following)
+    assert (replaced["outputs"], replaced["kernels"]["bytesIn"]) == ({"y": [6.0] * 8}, 32)
 
 
 def test_a_call_that_waits_has_the_version_of_its_acceptance(client, server):

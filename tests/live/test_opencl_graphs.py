@@ -8,7 +8,7 @@ import pytest
 from kernel_graphs import gemm_chain, graph_of
 
 from aliquot.kernels.backends import open_backend
-from aliquot.kernels.backends.base import BuildFailed, DeviceFailed
+from aliquot.kernels.backends.base import BuildFailed, DeviceFailed, Region
 from aliquot.kernels.counters import count_run
 from aliquot.kernels.executor.residents import DeviceConstants, ResidentGraph
 from aliquot.kernels.reading import GraphRefused
@@ -77,6 +77,23 @@ def test_a_chain_of_products_is_numpys_and_moves_what_the_counters_say(device):
         np.testing.assert_allclose(np.frombuffer(result.outputs["y"], np.float32).reshape(64, 64), expected, 1e-3)
     assert cold.counters == count_run(resident.graph)
     assert warm.counters == count_run(resident.graph, constants=set(constants), compiled={("p", "gemm")})
+
+
+def test_an_output_that_stays_is_an_input_without_a_copy_to_the_device(device):
+    document, constants = gemm_chain(size=16)
+    resident = resident_of(document, device, constants)
+    x = np.random.default_rng(1).standard_normal((16, 16), np.float32)
+    plain = resident.run({"x": x.tobytes()}, {}).outputs["y"]
+    known = {"constants": set(constants), "compiled": {("p", "gemm")}}
+    staying = resident.run({"x": x.tobytes()}, {}, kept=["y"])
+    assert (staying.outputs, list(staying.kept)) == ({}, ["y"])
+    assert staying.counters == count_run(resident.graph, **known, kept_outputs={"y"})
+    place = Region(staying.kept["y"], 0, len(plain))
+    assert device.read(place) == plain
+    found = resident.run({"x": place}, {})
+    assert found.counters == count_run(resident.graph, **known, inputs={"x"})
+    assert (found.counters.misses, found.counters.hits, found.counters.bytes_in) == (4, 12, 0)
+    assert found.outputs["y"] == resident.run({"x": plain}, {}).outputs["y"]
 
 
 def test_graphs_with_equal_constants_share_them(device):

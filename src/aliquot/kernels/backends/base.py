@@ -76,6 +76,9 @@ class KernelBackend(Protocol):
 
     def zero(self, region: Region) -> None: ...
 
+    def copy(self, source: Region, target: Region) -> None:
+        """Copy a region to another of the same size, after all launches before it."""
+
     def launch(
         self,
         program: CompiledProgram,

@@ -131,6 +131,9 @@ class OnnxBackend:
     def zero(self, region: Region) -> None:
         _own(region.memory).part(region)[:] = 0
 
+    def copy(self, source: Region, target: Region) -> None:
+        _own(target.memory).part(target)[:] = _own(source.memory).part(source)
+
     def launch(
         self,
         program: CompiledProgram,

@@ -137,6 +137,16 @@ class OpenClBackend:
         memory = _own(region.memory)
         cl.enqueue_fill_buffer(self._queue, memory.buffer, b"\0", region.offset, region.size_bytes)
 
+    def copy(self, source: Region, target: Region) -> None:
+        cl.enqueue_copy(
+            self._queue,
+            _own(target.memory).buffer,
+            _own(source.memory).buffer,
+            byte_count=source.size_bytes,
+            src_offset=source.offset,
+            dst_offset=target.offset,
+        )
+
     def launch(
         self,
         program: CompiledProgram,

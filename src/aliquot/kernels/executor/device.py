@@ -1,13 +1,14 @@
 """A device as one executor uses it: a backend and the constants on it for each form of graph."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from threading import Lock
 from typing import Protocol
 
 from aliquot.kernels.backends import open_backend
 from aliquot.kernels.backends.base import KernelBackend
+from aliquot.kernels.executor.call_files import ExecutorOutputs
 from aliquot.kernels.executor.residents import DeviceConstants, Fetch, ResidentGraph
-from aliquot.kernels.executor.runs import KernelResult, Progress
+from aliquot.kernels.executor.runs import KernelResult, Progress, RunInput
 from aliquot.kernels.graph import KernelGraph, Scalar
 
 
@@ -27,12 +28,21 @@ class Resident(Protocol):
 
     def run(
         self,
-        inputs: Mapping[str, bytes | memoryview],
+        inputs: Mapping[str, RunInput],
         literals: Mapping[str, Scalar],
         iterations: int,
         progress: Progress,
+        kept: Collection[str] = (),
     ) -> KernelResult:
-        """Run one call. `progress` is told the iteration and the kernel before each launch."""
+        """Run one call. `progress` is told the iteration and the kernel before each launch.
+
+        Inputs are bytes, or regions of the device. The outputs `kept` are copied to memory of their own there.
+        """
+        ...
+
+    @property
+    def backend(self) -> KernelBackend:
+        """The queue that it uses, which frees the outputs that were kept."""
         ...
 
 
@@ -42,7 +52,7 @@ class ExecutorDevice:
     def __init__(self, number: int = 0) -> None:
         self._number = number
         self._forms: dict[str, tuple[KernelBackend, DeviceConstants]] = {}
-        self.verified: set[str] = set()  # digests of objects whose files were checked
+        self.outputs = ExecutorOutputs()
         self.running = Lock()
         self.loading = Lock()
 

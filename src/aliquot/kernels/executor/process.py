@@ -97,7 +97,8 @@ class ExecutorSeat:
         with self._device.running:
             os.dup2(self._pipes[0], 1)
             os.dup2(self._pipes[1], 2)
-            return self._run(self._sandbox, kind, CallFiles(first, fds, self._device.verified), second)
+            form = self._sandbox.graph.form
+            return self._run(self._sandbox, kind, CallFiles(first, fds, self._device.outputs, form), second)
 
     def _run(self, sandbox: KernelSandbox, kind: int, files: CallFiles, payload: bytes | memoryview) -> RunAnswer:
         try:

@@ -3,13 +3,13 @@
 Constants belong to the device and not to one graph, so that graphs with equal constants share them.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 
 from aliquot.kernels.backends.base import CompiledProgram, DeviceFailed, DeviceMemory, KernelBackend, Region
 from aliquot.kernels.check import launch_place
 from aliquot.kernels.counters import CompiledKernel
-from aliquot.kernels.executor.runs import GraphRun, KernelResult, Progress, ignore_progress
+from aliquot.kernels.executor.runs import GraphRun, KernelResult, Progress, RunInput, ignore_progress
 from aliquot.kernels.graph import CONST, GraphComplaint, KernelGraph, Scalar
 from aliquot.kernels.parameters import check_parameters
 from aliquot.kernels.plan import constant_sizes, plan_memory
@@ -66,7 +66,7 @@ class ResidentGraph:
         """Compile the graph. `files` are those that its programs name, by digest."""
         self.graph = self.signature = graph
         self.plan = plan_memory(graph)
-        self._backend = backend
+        self.backend = backend
         self._constants = constants
         self._programs: dict[str, CompiledProgram] = {
             name: backend.compile(program, files[program.sha256] if program.sha256 else b"")
@@ -105,28 +105,30 @@ class ResidentGraph:
             self._constants.give_back(self._held.pop())
         self._fresh.clear()
         if self._arena is not None:
-            self._backend.free(self._arena)
+            self.backend.free(self._arena)
             self._arena = None
 
     def run(
         self,
-        inputs: Mapping[str, bytes | memoryview],
+        inputs: Mapping[str, RunInput],
         literals: Mapping[str, Scalar],
         iterations: int | None = None,
         progress: Progress = ignore_progress,
+        kept: Collection[str] = (),
     ) -> KernelResult:
-        """Run the list of kernels once for each iteration, and return the outputs."""
+        """Run the list of kernels once for each iteration, and return the outputs. Those `kept` stay on the device."""
         if self._arena is None:
-            self._arena = self._backend.allocate(self.plan.arena_bytes)
+            self._arena = self.backend.allocate(self.plan.arena_bytes)
         regions = {
             name: Region(self._arena, offset, self.graph.buffers[name].size_bytes)
             for name, offset in self.plan.offsets.items()
         }
         for name, buffer in self.graph.named(CONST).items():
             regions[name] = Region(self._constants[buffer.sha256], 0, buffer.size_bytes)
-        run = GraphRun(
-            self._backend, self.graph, self._programs, regions, self.plan.zeroed, self._fresh, self._launched
+        regions |= {name: given for name, given in inputs.items() if isinstance(given, Region)}
+        run = GraphRun(self.backend, self.graph, self._programs, regions, self.plan.zeroed, self._fresh, self._launched)
+        result = run.perform(
+            inputs, literals, self.graph.iterations if iterations is None else iterations, progress, kept
         )
-        result = run.perform(inputs, literals, self.graph.iterations if iterations is None else iterations, progress)
         self._fresh = set()
         return result

@@ -1,10 +1,18 @@
 """One run of a graph on a device: it launches the kernels and counts what they needed."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from time import perf_counter
+from types import MappingProxyType
 from typing import NamedTuple
 
-from aliquot.kernels.backends.base import CompiledProgram, KernelArgument, KernelBackend, LocalBytes, Region
+from aliquot.kernels.backends.base import (
+    CompiledProgram,
+    DeviceMemory,
+    KernelArgument,
+    KernelBackend,
+    LocalBytes,
+    Region,
+)
 from aliquot.kernels.counters import CompiledKernel, KernelCounters
 from aliquot.kernels.graph import (
     CONST,
@@ -20,6 +28,7 @@ from aliquot.kernels.graph import (
 )
 from aliquot.kernels.tensors import from_bytes, pack_scalar
 
+RunInput = bytes | memoryview | Region  # a region is on the device already
 Progress = Callable[[int, int], None]  # the iteration and the kernel that is launched next
 
 
@@ -28,11 +37,12 @@ def ignore_progress(_iteration: int, _kernel: int) -> None:
 
 
 class KernelResult(NamedTuple):
-    """The outputs of a run, its counters, and the seconds that it took."""
+    """The outputs of a run, its counters, the seconds that it took, and copies of outputs that stay on the device."""
 
     outputs: dict[str, bytes]
     counters: KernelCounters
     run_s: float
+    kept: Mapping[str, DeviceMemory] = MappingProxyType({})
 
 
 class GraphRun:
@@ -60,15 +70,26 @@ class GraphRun:
         self._bytes_in = self._bytes_zeroed = 0
 
     def perform(
-        self, inputs: Mapping[str, bytes | memoryview], literals: Mapping[str, Scalar], limit: int, progress: Progress
+        self,
+        inputs: Mapping[str, RunInput],
+        literals: Mapping[str, Scalar],
+        limit: int,
+        progress: Progress,
+        kept: Collection[str] = (),
     ) -> KernelResult:
-        """Load the inputs, launch the kernels up to `limit` times, and read the outputs."""
+        """Load the inputs, launch the kernels up to `limit` times, and read the outputs, but not those `kept`."""
         began = perf_counter()
         for name in self._graph.named(INPUT):
-            self._backend.load(self._regions[name], inputs[name])
-            self._bytes_in += self._regions[name].size_bytes
+            given = inputs[name]
+            if isinstance(given, Region):
+                self._seen.add(name)
+            else:
+                self._backend.load(self._regions[name], given)
+                self._bytes_in += self._regions[name].size_bytes
         iterations = self._iterate(literals, limit, progress)
-        outputs = {name: self._backend.read(self._regions[name]) for name in self._graph.named(OUTPUT)}
+        copies = {name: self._keep(self._regions[name]) for name in kept}
+        names = [name for name in self._graph.named(OUTPUT) if name not in copies]
+        outputs = {name: self._backend.read(self._regions[name]) for name in names}
         counters = KernelCounters(
             self._hits,
             self._misses,
@@ -79,7 +100,13 @@ class GraphRun:
             self._bytes_zeroed,
             iterations,
         )
-        return KernelResult(outputs, counters, perf_counter() - began)
+        return KernelResult(outputs, counters, perf_counter() - began, copies)
+
+    def _keep(self, region: Region) -> DeviceMemory:
+        memory = self._backend.allocate(region.size_bytes)
+        self._backend.copy(region, Region(memory, 0, region.size_bytes))
+        self._backend.finish()
+        return memory
 
     def _iterate(self, literals: Mapping[str, Scalar], limit: int, progress: Progress) -> int:
         bound = [[self._bind(argument, literals) for argument in kernel.arguments] for kernel in self._graph.kernels]

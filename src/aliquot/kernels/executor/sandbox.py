@@ -10,7 +10,7 @@ import hashlib
 import json
 import mmap
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from math import isfinite
 from typing import Any, NamedTuple
 
@@ -21,7 +21,7 @@ from aliquot.kernels.binding import FileInput, InlineInput, KernelCall, bind_fil
 from aliquot.kernels.executor.call_files import NO_FILES, CallFiles
 from aliquot.kernels.executor.compiled_code import CACHES, CODE, pack_code, unpack_code
 from aliquot.kernels.executor.device import ExecutorDevice, Resident
-from aliquot.kernels.executor.runs import KernelResult
+from aliquot.kernels.executor.runs import KernelResult, RunInput
 from aliquot.kernels.graph import CONST, INPUT, OUTPUT, GraphComplaint, KernelGraph
 from aliquot.kernels.reading import GraphRefused, read_graph
 from aliquot.kernels.tensors import MAX_HEADER_BYTES, TensorError, TensorFile, from_bytes, make_header, read_header
@@ -89,7 +89,7 @@ class KernelSandbox:
             inputs = self._inputs(call, b"", files)
         except GraphRefused as refused:
             return {"error": _refusal(refused)}
-        result = self._run(call, inputs)
+        result = self._run(call, inputs, files.staying)
         stored = self._store(result, files)
         outputs = {name: _listed(self.graph, name, data) for name, data in result.outputs.items() if name not in stored}
         outputs |= {name: {"key": key} for name, key in stored.items()}
@@ -106,7 +106,7 @@ class KernelSandbox:
             return _refused_file(GraphRefused([GraphComplaint("the file", str(error))]))
         except GraphRefused as refused:
             return _refused_file(refused)
-        result = self._run(call, inputs)
+        result = self._run(call, inputs, files.staying)
         stored = self._store(result, files)
         counters = to_builtins(result.counters)
         sent = {name: data for name, data in result.outputs.items() if name not in stored}
@@ -128,9 +128,9 @@ class KernelSandbox:
             reason = f"take {size_bytes} bytes; an answer has at most {self._max_bytes}"
             raise GraphRefused([GraphComplaint("the outputs", reason)])
 
-    def _inputs(self, call: KernelCall, payload: bytes | memoryview, files: CallFiles) -> dict[str, bytes | memoryview]:
-        """Return the bytes of the inputs. Raises `GraphRefused` or `ObjectDamaged`."""
-        inputs: dict[str, bytes | memoryview] = {}
+    def _inputs(self, call: KernelCall, payload: bytes | memoryview, files: CallFiles) -> dict[str, RunInput]:
+        """Return the bytes of the inputs, or where they are on the device. Raises `GraphRefused` or `ObjectDamaged`."""
+        inputs: dict[str, RunInput] = {}
         for name, given in call.inputs.items():
             if isinstance(given, InlineInput):
                 inputs[name] = given.data
@@ -142,13 +142,16 @@ class KernelSandbox:
 
     def _store(self, result: KernelResult, files: CallFiles) -> dict[str, str]:
         """Hand over the outputs that become objects, and return their keys by name."""
+        keys = files.keys
+        for name, memory in result.kept.items():
+            files.keep(name, self._resident.backend, memory, self.graph.buffers[name].size_bytes)
         for name in files.keys:
             files.write(name, result.outputs[name])
-        return files.keys
+        return keys
 
-    def _run(self, call: KernelCall, inputs: Mapping[str, bytes | memoryview]) -> KernelResult:
+    def _run(self, call: KernelCall, inputs: Mapping[str, RunInput], kept: Collection[str]) -> KernelResult:
         try:
-            return self._resident.run(inputs, call.literals, call.iterations, self._progress)
+            return self._resident.run(inputs, call.literals, call.iterations, self._progress, kept)
         finally:
             PROGRESS.pack_into(self._page, 0, 0, 0)
 

@@ -18,10 +18,11 @@ from aliquot.kernels.tensors import MAX_HEADER_BYTES, TensorError, read_header
 from aliquot.live.catalogue.catalogue import Catalogue
 from aliquot.live.catalogue.kernel_graphs import graph_needs, named_blobs
 from aliquot.live.invocations.call import Call
-from aliquot.live.invocations.call_objects import CallObjects
+from aliquot.live.invocations.call_objects import CallObjects, NamedOutput
 from aliquot.live.invocations.errors import ObjectsRefusedError
 from aliquot.live.invocations.launches import GraphFiles
-from aliquot.live.node.base import Outcome, Status
+from aliquot.live.node.base import InputFile, Outcome, Status
+from aliquot.live.node.output_memory import OutputMemory
 from aliquot.live.objects.registry import ObjectRegistry, StorageFullError
 from aliquot.live.store.base import StoreError
 from aliquot.live.store.records import KERNEL
@@ -35,13 +36,14 @@ class _Named(Struct):
     outputs: dict[str, Raw] = {}
 
 
-class _Key(Struct):
+class _Target(Struct):
     key: str = ""
+    stay: bool = False
 
 
 class _References(NamedTuple):
     inputs: tuple[str, ...]
-    outputs: dict[str, str]
+    outputs: dict[str, _Target]
 
 
 class KernelObjects:
@@ -57,23 +59,31 @@ class KernelObjects:
         if call.resolved.action.exec.kind != KERNEL or objects is None or call.objects is not None or call.on_disk:
             return
         tenant, found = call.namespace.name, _references(call)
-        held = {key: record for key in found.inputs if (record := objects.find(tenant, key)) is not None}
-        missing = [key for key in found.inputs if key not in held]
-        gone = [key for key, record in held.items() if objects.blob_size(tenant, record.sha256) is None]
-        if missing or gone:
-            names = ", ".join(map(repr, (*missing, *gone)))
-            raise ObjectsRefusedError(410, f"The call names objects that are not there: {names}.")
+        inputs = tuple(self._held(objects, tenant, key) for key in found.inputs)
         if max(len(found.inputs), len(found.outputs)) > MAX_NAMED:
             raise ObjectsRefusedError(400, f"A call names at most {MAX_NAMED} objects as inputs and as outputs.")
-        sizes = graph_needs(call.resolved.action).outputs
-        unnamed = [name for name in sizes if name not in found.outputs] if call.durable and not call.cause else []
-        known = {name: key for name, key in found.outputs.items() if name in sizes}  # of others the executor complains
-        outputs = {**known, **{name: f"calls/{call.id}/{name}" for name in unnamed[:MAX_NAMED]}}
-        if outputs and (problem := objects.lacks_room(tenant, [sizes[name] for name in outputs])):
+        outputs = {}
+        for name, size in graph_needs(call.resolved.action).outputs.items():
+            if name in found.outputs:
+                outputs[name] = NamedOutput(found.outputs[name].key, size, found.outputs[name].stay)
+            elif call.durable and not call.cause and len(outputs) < MAX_NAMED:
+                outputs[name] = NamedOutput(f"calls/{call.id}/{name}", size, expires=True)
+        if outputs and (problem := objects.lacks_room(tenant, [output.size for output in outputs.values()])):
             raise ObjectsRefusedError(507, problem)
-        if held or outputs:
-            path = partial(objects.files.path, tenant)
-            call.objects = CallObjects(held, outputs, sizes, frozenset(unnamed), path)
+        if inputs or outputs:
+            call.objects = CallObjects(inputs, outputs)
+
+    def _held(self, objects: ObjectRegistry, tenant: str, key: str) -> InputFile:
+        """Return the version of an object that a call holds. Raises `ObjectsRefusedError`."""
+        pending = objects.pending.find(tenant, key)
+        if pending is not None:
+            return InputFile(key, "", "", pending.memory.token, pending.memory)
+        record = objects.find(tenant, key)
+        if record is None or objects.blob_size(tenant, record.sha256) is None:
+            why = objects.pending.why_lost(tenant, key)
+            raise ObjectsRefusedError(410, why or f"The call names an object that is not there: {key!r}.")
+        token = objects.pending.token(tenant, key, record.sha256)
+        return InputFile(key, record.sha256, str(objects.files.path(tenant, record.sha256)), token)
 
     def problem(self, call: Call) -> Outcome | None:
         """Hold the objects of a call that is about to run, unless it does. Return how it ends if they are not there."""
@@ -90,13 +100,21 @@ class KernelObjects:
             memories, held.memories = held.memories, {}
             try:
                 for name, memory in memories.items():
-                    expires = now_ms() + KEPT_MS if name in held.expire else 0
-                    await self._objects.put_memory(call.namespace.name, held.outputs[name], memory, expires)
+                    await self._store(self._objects, call.namespace.name, held.outputs[name], memory)
             except StorageFullError as full:
                 outcome = _refusal(ObjectsRefusedError(507, str(full)))
             except (OSError, StoreError) as error:
                 outcome = _refusal(ObjectsRefusedError(507, f"An output could not be stored: {error}."))
         end(call, outcome)
+
+    async def _store(self, objects: ObjectRegistry, tenant: str, output: NamedOutput, memory: OutputMemory) -> None:
+        """Store an output now, or when its executor has written it."""
+        expires = now_ms() + KEPT_MS if output.expires else 0
+        if output.stay:
+            put = partial(objects.put_memory, tenant, output.key, memory, expires)
+            objects.pending.add(tenant, output.key, memory, put)
+        else:
+            await objects.put_memory(tenant, output.key, memory, expires)
 
     async def sweep_repeatedly(self, catalogue: Catalogue, calls: Mapping[str, Call]) -> None:
         """Remove blobs that no object, no kernel graph and no call names, from time to time."""
@@ -111,7 +129,7 @@ class KernelObjects:
 def held_blobs(calls: Mapping[str, Call], namespace: str) -> list[str]:
     """Return the digests that unfinished calls of a namespace hold."""
     held = (call.objects for call in calls.values() if call.objects is not None and call.namespace.name == namespace)
-    return [record.sha256 for objects in held for record in objects.inputs.values()]
+    return [one.sha256 for objects in held for one in objects.inputs if one.sha256]
 
 
 def _refusal(refused: ObjectsRefusedError) -> Outcome:
@@ -127,11 +145,9 @@ def _references(call: Call) -> _References:
         named = msgspec.json.decode(text, type=_Named) if b'"key"' in text else _Named()
     except (msgspec.DecodeError, TensorError):
         return _References((), {})
-    inputs = [_key_of(raw) for raw in named.inputs.values()]
-    outputs = {name: _key_of(raw) for name, raw in named.outputs.items()}
-    return _References(
-        tuple(dict.fromkeys(key for key in inputs if key)), {name: key for name, key in outputs.items() if key}
-    )
+    inputs = [target.key for raw in named.inputs.values() if (target := _target(raw)) is not None]
+    outputs = {name: target for name, raw in named.outputs.items() if (target := _target(raw)) is not None}
+    return _References(tuple(dict.fromkeys(inputs)), outputs)
 
 
 def _call_text(call: Call) -> bytes:
@@ -141,11 +157,12 @@ def _call_text(call: Call) -> bytes:
     return file.metadata.get("call", "{}").encode()
 
 
-def _key_of(raw: Raw) -> str:
+def _target(raw: Raw) -> _Target | None:
+    """Return what names an object, or None for any other value."""
     if bytes(raw).lstrip()[:1] != b"{":
-        return ""
+        return None
     try:
-        key = msgspec.json.decode(raw, type=_Key).key
+        target = msgspec.json.decode(raw, type=_Target)
     except msgspec.DecodeError:
-        return ""
-    return key if is_key(key) else ""
+        return None
+    return target if is_key(target.key) else None

@@ -151,20 +151,47 @@ class BatchItem(Struct, frozen=True):
     objects: int = 0  # its part of the request's buffers of objects
 
 
+class OutputBuffer(Protocol):
+    """Memory that a run fills and the server reads (`node.output_memory`)."""
+
+    @property
+    def token(self) -> str:
+        """The name under which the output stays on the device, or nothing."""
+        ...
+
+    @property
+    def is_settled(self) -> bool:
+        """True when the memory is written, or never will be."""
+        ...
+
+    def give(self) -> list[int]:
+        """Return the descriptors for the executor that fills the memory. The caller closes them."""
+        ...
+
+    def share(self) -> list[int]:
+        """Return the descriptors for an executor that waits until the memory is written. The caller closes them."""
+        ...
+
+
 class InputFile(Struct, frozen=True):
-    """An object that is an input: its key, its version, and its file."""
+    """An object that is an input: its key, and the file of its version.
+
+    With a token it may be on the device. With a memory, another call's output, it is not on disk yet.
+    """
 
     key: str
     sha256: str
     path: str
+    token: str = ""
+    memory: OutputBuffer | None = None
 
 
 class OutputFile(Struct, frozen=True):
-    """An output that becomes an object: its name, its key, and a descriptor of the memory that the run fills."""
+    """An output that becomes an object: its name, its key, and the memory that the run fills."""
 
     name: str
     key: str
-    fd: int
+    memory: OutputBuffer
 
 
 class KernelFiles(Struct, frozen=True):

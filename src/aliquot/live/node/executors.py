@@ -18,7 +18,7 @@ from aliquot.core.interfaces import Allotment
 from aliquot.core.places import Place
 from aliquot.live.device.drivers import Drivers
 from aliquot.live.device.records import DeviceUsage
-from aliquot.live.node.base import Launch, Status
+from aliquot.live.node.base import Launch, OutputBuffer, Status
 from aliquot.live.node.cell import Cell, EventLoop
 from aliquot.live.node.cells import CellPool
 from aliquot.live.node.device_attachment import DeviceAttachment
@@ -32,6 +32,7 @@ from aliquot.runtime import frames
 TRIAL = "trial"  # the entry point of a graph that is tried out, in a process of its own
 FIRST_NUMBER = 1 << 50  # of executors, far above the numbers of sandboxes and of trials
 LINGER_S = 10.0  # without a graph
+WRITE_CHECK_S = 0.1  # while outputs are written, until the process may be frozen
 FREEZE_DELAY_S = 1.0  # after a graph was told to leave
 _NO_CODE = {"code": "", "binary": False, "main": frames.EXECUTOR, "constants": ()}
 
@@ -55,6 +56,7 @@ class Executor:
         self.state = IDLE
         self.culprit: SeatSandbox | None = None  # whose run or start has ended the process
         self.seats: dict[SeatCell, int] = {}  # with the host memory of each
+        self.writes: list[OutputBuffer] = []  # outputs that stay on the device and may not be written yet
         self._leaving: set[SeatCell] = set()
         self._drivers = drivers
         self._loop = loop
@@ -181,7 +183,12 @@ class Executor:
         self._leaving.discard(seat)
 
     def _end_if_unused(self, last: int) -> None:
-        if not self.seats and self._last == last:
+        if self.seats or self._last != last:
+            return
+        self.writes = [memory for memory in self.writes if not memory.is_settled]
+        if self.writes:
+            self._loop.call_later(LINGER_S, self._end_if_unused, last)
+        else:
             self.close()
 
     # --- turns ------------------------------------------------------------------------------------------
@@ -206,7 +213,11 @@ class Executor:
             self._waiting.popleft().turn()
 
     def is_idle(self) -> bool:
-        """Return whether the process may be frozen: no graph starts, runs or moves, and none is being freed."""
+        """Return whether the process may be frozen: no graph starts, runs or moves, and nothing is freed or written."""
+        self.writes = [memory for memory in self.writes if not memory.is_settled]
+        if self.writes and self.state != GONE:
+            self._loop.call_later(WRITE_CHECK_S, self.cell.process.freeze)
+            return False
         return self._ready and not self._leaving and not any(sandbox.is_busy for sandbox in self.sandboxes)
 
     # --- its part of the device -------------------------------------------------------------------------

@@ -75,6 +75,9 @@ class GraphSandbox(LocalSandbox):
         self._begin(request.timeout_ms, request.logs_bytes, request.listener)
         self.state, self.awaits_answer = RUNNING, True
         head, fds = graph_run(request)
+        for output in request.kernel.outputs if request.kernel is not None else ():
+            if output.memory.token:
+                self.executor.writes.append(output.memory)
         try:
             sent = self._connection.send(head, request.payload, fds)
         finally:
@@ -151,10 +154,14 @@ class GraphSandbox(LocalSandbox):
 def graph_run(request: RunRequest) -> tuple[bytes, list[int]]:
     """Return the frame of a run up to its payload, and the descriptors of its objects, which the caller closes."""
     files = request.kernel or KernelFiles()
-    fds = [open_or_empty((one.key, one.path)) for one in files.inputs] + [os.dup(one.fd) for one in files.outputs]
+    fds: list[int] = []
+    for one in files.inputs:
+        fds += [open_or_empty((one.key, one.path))] if one.memory is None else one.memory.share()
+    for output in files.outputs:
+        fds += output.memory.give()
     about = {
-        "inputs": [(one.key, one.sha256) for one in files.inputs],
-        "outputs": [(one.name, one.key) for one in files.outputs],
+        "inputs": [(one.key, one.sha256, one.token) for one in files.inputs],
+        "outputs": [(one.name, one.key, one.memory.token) for one in files.outputs],
     }
     first, kind = json.dumps(about).encode(), frames.RUN_PICKLED if request.pickled else frames.RUN
     return REQUEST.pack(kind, 0, len(first), len(request.payload)) + first, fds

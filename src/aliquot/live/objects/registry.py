@@ -14,9 +14,10 @@ from msgspec import Struct
 
 from aliquot.clock import now_ms
 from aliquot.core.units import GIB
+from aliquot.live.node.output_memory import OutputMemory
 from aliquot.live.objects.compiled import CompiledGraphs
 from aliquot.live.objects.files import BlobFiles, IncomingFile, folder_name
-from aliquot.live.objects.memory import OutputMemory
+from aliquot.live.objects.pending import PendingObjects
 from aliquot.live.store.base import Delete, Document, DocumentChange, Store
 
 COLLECTION = "object"
@@ -55,6 +56,7 @@ class ObjectRegistry:
         namespace_bytes: int = DEFAULT_NAMESPACE_BYTES,
     ) -> None:
         self.files = BlobFiles(folder)
+        self.pending = PendingObjects()
         self.compiled = CompiledGraphs(folder.parent / "compiled")
         self.object_bytes = object_bytes
         self._namespace_bytes = namespace_bytes
@@ -121,8 +123,18 @@ class ObjectRegistry:
             return _FULL.format(self._namespace_bytes)
         return None
 
-    async def put_memory(self, namespace: str, key: str, memory: OutputMemory, expires: int = 0) -> ObjectRecord:
-        """Store what a sandbox has written as an object. Raises `StorageFullError` or `OSError`."""
+    async def put_memory(
+        self,
+        namespace: str,
+        key: str,
+        memory: OutputMemory,
+        expires: int = 0,
+        wanted: Callable[[], bool] = lambda: True,
+    ) -> str:
+        """Store what a sandbox has written as an object, if it is still wanted then. Return the digest.
+
+        Raises `StorageFullError` or `OSError`.
+        """
         file = self.files.receive()
         try:
             if (problem := self.lacks_room(namespace, [memory.size])) is not None:
@@ -136,9 +148,9 @@ class ObjectRegistry:
                 self._give_back(namespace, memory.size)
         finally:
             file.discard()
-        record = ObjectRecord(key, digest, memory.size, now_ms(), expires)
-        await self.put(namespace, record)
-        return record
+        if wanted():
+            await self.put(namespace, ObjectRecord(key, digest, memory.size, now_ms(), expires))
+        return digest
 
     async def keep_blob(self, namespace: str, file: IncomingFile, digest: str) -> None:
         """Store a received file under its digest. It is on disk on return."""
@@ -148,10 +160,12 @@ class ObjectRegistry:
     async def put(self, namespace: str, record: ObjectRecord) -> None:
         """Name a blob that is stored. Durable."""
         await self._store.put(COLLECTION, Document(namespace, record.key, msgspec.json.encode(record)))
+        self.pending.replaced(namespace, record.key)
         self._objects.setdefault(namespace, {})[record.key] = record
 
     async def delete(self, namespace: str, key: str) -> None:
         """Delete an object. Its blob is removed later, if nothing else names it."""
+        self.pending.replaced(namespace, key)
         await self._store.apply([Delete(COLLECTION, namespace, key)])
         self._objects.get(namespace, {}).pop(key, None)
 

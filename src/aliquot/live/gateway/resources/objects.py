@@ -100,6 +100,7 @@ class ObjectEndpoints:
         return json_response(record)
 
     async def get(self, request: Request) -> Response:
+        await self._objects.pending.settled(request.namespace, _key(request))
         record = self._find(request)
         etag = b'"%b"' % record.sha256.encode()
         if request.headers.get(b"if-none-match") == etag:
@@ -107,6 +108,7 @@ class ObjectEndpoints:
         return self._response(request, record.sha256, (b"etag", etag))
 
     async def delete(self, request: Request) -> Response:
+        await self._objects.pending.settled(request.namespace, _key(request))
         record = self._find(request)
         await self._objects.delete(request.namespace, record.key)
         return json_response(record)
@@ -114,6 +116,8 @@ class ObjectEndpoints:
     def _find(self, request: Request) -> ObjectRecord:
         key = _key(request)
         record = self._objects.find(request.namespace, key)
+        if record is None and (why := self._objects.pending.why_lost(request.namespace, key)) is not None:
+            raise Refusal(410, why)
         if record is None:
             raise not_found(key)
         return record
