@@ -61,6 +61,7 @@ COMMANDS = {
     "replay": CommandEntry("replay.replay", OPERATE),
     "whatif": CommandEntry("whatif.whatif", OPERATE),
     "trace": CommandEntry("trace.trace", OPERATE),
+    "grafana": CommandEntry("grafana.grafana", OPERATE),
     "study": CommandEntry("study.study", STUDY),
     "simulate": CommandEntry("simulate.simulate", STUDY),
     "compare": CommandEntry("compare.compare", STUDY),
