@@ -19,7 +19,7 @@ class Query(NamedTuple):
 
 
 class Panel(NamedTuple):
-    """A chart."""
+    """A chart of the dashboard."""
 
     title: str
     unit: str

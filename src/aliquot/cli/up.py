@@ -174,6 +174,9 @@ def up(
             show_default="0",
         ),
     ] = None,
+    log_format: Annotated[
+        str, typer.Option(envvar="ALIQUOT_LOG_FORMAT", help="The format of log lines: logfmt or json.")
+    ] = "logfmt",
     ready_file: Annotated[
         Path | None, typer.Option(help="Write url, namespace, key and pid to this JSON file once the server answers.")
     ] = None,
@@ -208,8 +211,9 @@ def up(
             set_prices,
         )
         from aliquot.live.usage.file import check_size
-        from aliquot.logs import set_up_logs
+        from aliquot.logs import choose_log_format, set_up_logs
 
+        choose_log_format(log_format)
         settings = ServerSettings(
             data=data.expanduser(),
             devices=set_prices(parse_devices(devices, device_memory, slots, cpu_slots), price),

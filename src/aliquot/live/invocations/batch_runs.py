@@ -110,7 +110,7 @@ class BatchRuns:
             if call.queue_entry:
                 await self._registry.mark_started(call.queue_entry)
                 if not await self._registry.load_payload(call):
-                    log.error("the payload of a queued call is not in the store", activation=call.id)
+                    log.error("the payload of a queued call is not in the store", **call.log_facts)
                     self._give_up(sandbox)
                     return
         assignment = self._assignments.get(sandbox)

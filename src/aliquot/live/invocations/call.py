@@ -166,6 +166,16 @@ class Call:
         """The call whose run this one is part of, as the scheduler knows it."""
         return self
 
+    @property
+    def trace_id(self) -> str:
+        """The id of the trace that it is part of, or begins."""
+        return self.id if self.trace is None else self.trace.trace_id
+
+    @property
+    def log_facts(self) -> dict[str, str]:
+        """The fields of a line in the server's log about this call."""
+        return {"activation": self.id, "trace_id": self.trace_id}
+
     def printed(self, line: str) -> None:
         """Pass a log line to the followers."""
         for follower in self.followers:

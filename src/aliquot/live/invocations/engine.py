@@ -103,7 +103,8 @@ class Engine:
             try:
                 (performers.get(type(command)) or self._find_performer(type(command)))(command)
             except Exception:  # one failing command must not prevent the others
-                log.exception("a command could not be performed", command=repr(command))
+                call = getattr(command, "invocation", None)
+                log.exception("a command could not be performed", command=repr(command), activation=call)
         # After the commands, so that sandboxes run meanwhile. The journal reaches the disk later in any case.
         self._journal.after_step(now, events, commands)
 

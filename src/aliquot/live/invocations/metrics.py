@@ -44,7 +44,7 @@ class ActionMetrics:
 
     def _note_exemplars(self, call: Call, run_s: float) -> None:
         """Keep a call that has a trace of its own, or a cold start, as an example. Its spans are likely to be sent."""
-        trace_id = call.id if call.trace is None else call.trace.trace_id
+        trace_id = call.trace_id
         run, now_s = call.run, time.time()
         self.wait.note(trace_id, run.wait_ms / 1000, now_s)
         self.run.note(trace_id, run_s, now_s)

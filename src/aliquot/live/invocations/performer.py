@@ -346,7 +346,7 @@ class CommandPerformer:
         if assignment is None or assignment.call is not call:  # it was cancelled or lost meanwhile
             return
         if not has_payload:
-            log.error("the payload of a queued call is not in the store", activation=call.id)
+            log.error("the payload of a queued call is not in the store", **call.log_facts)
             self._give_up(sandbox)
             return
         if (problem := self._objects.problem(call)) is not None:

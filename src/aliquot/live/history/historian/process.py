@@ -37,6 +37,7 @@ from aliquot.live.history.messages import (
 )
 from aliquot.live.history.spans.job import make_span_job
 from aliquot.live.store.base import StoreError
+from aliquot.logs import set_up_logs
 
 NICENESS = 10
 MAX_DATA_BYTES = GIB
@@ -130,6 +131,7 @@ def make_jobs(settings: bytes) -> list[HistorianJob]:
 
 def main(fd: int, data: Path, settings: bytes) -> None:
     os.nice(NICENESS)
+    set_up_logs()
     with suppress(ValueError):  # a lower limit holds already
         resource.setrlimit(resource.RLIMIT_DATA, (MAX_DATA_BYTES, MAX_DATA_BYTES))
     jobs = make_jobs(settings)

@@ -284,7 +284,7 @@ class Composer:
         try:
             commands = decide()
         except Exception as failure:  # noqa: BLE001 - a composition must end whatever fails in it
-            _log.exception("a composition failed", activation=composition.call.id)
+            _log.exception("a composition failed", **composition.call.log_facts)
             commands = composition.machine.abort(f"{FAILED}{failure}")
         for command in commands:
             if isinstance(command, RunAction):

@@ -193,7 +193,7 @@ class ExecutionEngine:
             batch.clear()
             return []
         except Exception as error:  # an execution must end whatever fails in it
-            log.exception("an execution failed", execution=run.id)
+            log.exception("an execution failed", execution=run.id, **run.call.log_facts)
             return [Finish(FAILED, error=RUNTIME, cause=f"the execution failed: {error}")]
         for command in commands:
             if isinstance(command, RunTask):
