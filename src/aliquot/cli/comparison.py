@@ -30,13 +30,22 @@ class ComparisonFiles(Struct, frozen=True):
     plot: Path | None = None
     schedule: Path | None = None
     calls: Path | None = None
+    plan: Path | None = None
+    plan_at_s: float = 0
 
     def check(self, inputs: Mapping[str, Path | None] | None = None) -> None:
         """Check before the long run that the files can be written and are not inputs."""
-        written = {"--json": self.json, "--plot": self.plot, "--schedule": self.schedule, "--calls": self.calls}
+        written = {
+            "--json": self.json,
+            "--plot": self.plot,
+            "--schedule": self.schedule,
+            "--calls": self.calls,
+            "--plan": self.plan,
+        }
         check_distinct({**(inputs or {}), **written})
-        if self.plot is not None:
-            plots.check_plot(self.plot)
+        for option, picture in (("--plot", self.plot), ("--plan", self.plan)):
+            if picture is not None:
+                plots.check_plot(picture, option)
         for option, path in written.items():
             check_writable(path, option)
 
@@ -53,7 +62,12 @@ def compare(scenario: Scenario, runs: Sequence[PolicySettings], outputs: Compari
         write_file(outputs.json, to_json(reports), "--json")
     if outputs.plot is not None:
         plots.draw_comparison(results, title, outputs.plot)
-    for path in (outputs.json, outputs.plot, outputs.schedule, outputs.calls):
+    if outputs.plan is not None:
+        from aliquot.sim.plan_picture import draw_plan, plan_at
+
+        plan = plan_at(scenario, runs[0], outputs.plan_at_s)
+        draw_plan(plan, f"The plan at {plan.at_s:g} s: {title}", outputs.plan)
+    for path in (outputs.json, outputs.plot, outputs.schedule, outputs.calls, outputs.plan):
         if path is not None:
             say(f"wrote {path}")
 

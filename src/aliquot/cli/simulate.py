@@ -167,6 +167,10 @@ def simulate(
     plot: Annotated[Path | None, typer.Option(help="Draw the comparison to this file (.png, .svg, .pdf).")] = None,
     schedule: Annotated[Path | None, typer.Option(help="Write one line for each dispatch to this CSV file.")] = None,
     calls: Annotated[Path | None, typer.Option(help="Write one line for each ended call to this CSV file.")] = None,
+    plan: Annotated[
+        Path | None, typer.Option(help="Draw the plan of admission of the first run at --plan-at to this file.")
+    ] = None,
+    plan_at: Annotated[float, typer.Option(min=0, help="The moment of the plan that is drawn, in seconds.")] = 0,
     check: Annotated[bool, typer.Option(help="Check the invariants of the core after every step (slow).")] = False,
 ) -> None:
     """Simulate a trace of calls under one policy or several, and compare them.
@@ -182,7 +186,7 @@ def simulate(
     from aliquot.sim.results import ResultSettings
     from aliquot.sim.traces import FunctionsFile, TraceFile
 
-    outputs = ComparisonFiles(json, plot, schedule, calls)
+    outputs = ComparisonFiles(json, plot, schedule, calls, plan, plan_at)
     inputs = {"--arrivals": arrivals, "--functions": functions, "--files": files, "--device-spec": device_spec}
     outputs.check({**inputs, "--graphs": graphs})
     runs = _runs(

@@ -39,25 +39,27 @@ class PlotPanel(NamedTuple):
     legend_outside: bool = False
 
 
-def check_plot(path: Path) -> None:
+def check_plot(path: Path, option: str = "--plot") -> None:
     """Raise `InputError` if a plot cannot be drawn. Called before a long run."""
     try:
         import matplotlib as mpl  # noqa: PLC0415
     except ModuleNotFoundError as error:
-        raise InputError("--plot: matplotlib is not installed; install it with pip install 'aliquot[plot]'") from error
+        raise InputError(
+            f"{option}: matplotlib is not installed; install it with pip install 'aliquot[plot]'"
+        ) from error
     mpl.use("Agg")
     mpl.rcParams["svg.hashsalt"] = "aliquot"
     from matplotlib.backend_bases import FigureCanvasBase  # noqa: PLC0415
 
     formats = sorted(FigureCanvasBase.get_supported_filetypes())
     if path.suffix[1:].lower() not in formats:
-        raise InputError(f"--plot: {path} has no image suffix; it takes one of {', '.join(formats)}")
+        raise InputError(f"{option}: {path} has no image suffix; it takes one of {', '.join(formats)}")
 
 
 def draw_comparison(runs: Sequence[tuple[RunReport, RunRecorder]], title: str, path: Path) -> None:
     """Draw latency distributions, mean latency by tenant or function, cold starts, and fairness over time."""
-    figure, axes = _figure(2, 2, (11.5, 7.5))
-    figure.suptitle(_plain(title), x=0.01, ha="left", fontsize=12)
+    figure, axes = new_figure(2, 2, (11.5, 7.5))
+    figure.suptitle(plain_text(title), x=0.01, ha="left", fontsize=12)
     labels = _labels([run for run, _ in runs])
     curves = []
     for label, (_, recorder) in zip(labels, runs, strict=True):
@@ -79,24 +81,25 @@ def draw_comparison(runs: Sequence[tuple[RunReport, RunRecorder]], title: str, p
         axes[1][1], PlotPanel("Fairness while flows wait: Jain's index over time, and overall", "s", "", over_time)
     )
     axes[1][1].set_ylim(0, 1.05)
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def draw_panels(panels: Sequence[PlotPanel], title: str, path: Path, columns: int = 3) -> None:
     """Draw several line charts on one sheet."""
     rows = -(-len(panels) // columns)
     width = 8.8 if any(panel.legend_outside for panel in panels) else 4.4
-    figure, axes = _figure(rows, columns, (width * columns, 3.4 * rows))
-    figure.suptitle(_plain(title), x=0.01, ha="left", fontsize=12)
+    figure, axes = new_figure(rows, columns, (width * columns, 3.4 * rows))
+    figure.suptitle(plain_text(title), x=0.01, ha="left", fontsize=12)
     flat = [axis for row in axes for axis in row]
     for axis, panel in zip(flat, panels, strict=False):
         _draw_lines(axis, panel)
     for axis in flat[len(panels) :]:
         axis.set_axis_off()
-    _save(figure, path)
+    save_figure(figure, path)
 
 
-def _figure(rows: int, columns: int, size: tuple[float, float]) -> tuple["Figure", list[list["Axes"]]]:
+def new_figure(rows: int, columns: int, size: tuple[float, float]) -> tuple["Figure", list[list["Axes"]]]:
+    """Return a figure of this size in inches, with its charts by rows."""
     from matplotlib.figure import Figure  # noqa: PLC0415
 
     figure = Figure(figsize=size, layout="constrained")
@@ -122,7 +125,7 @@ def _draw_lines(axis: "Axes", panel: PlotPanel) -> None:
         colour += not line.dashed
         style = "--" if line.dashed else "-"
         axis.plot(
-            line.xs, line.ys, style, label=_plain(line.label), color=COLOURS[colour % len(COLOURS)], linewidth=1.6
+            line.xs, line.ys, style, label=plain_text(line.label), color=COLOURS[colour % len(COLOURS)], linewidth=1.6
         )
     if panel.log_x:
         axis.set_xscale("log")
@@ -147,7 +150,7 @@ def _draw_groups(axis: "Axes", runs: Sequence[RunReport], labels: Sequence[str])
         means = [group[name].latency_s.mean or 0 for name in names]
         axis.bar(xs, means, width, label=label, color=COLOURS[index % len(COLOURS)])
     rotation = 0 if len(names) <= MAX_UPRIGHT_LABELS else 45
-    axis.set_xticks(range(len(names)), [_plain(name) for name in names], rotation=rotation, fontsize=8)
+    axis.set_xticks(range(len(names)), [plain_text(name) for name in names], rotation=rotation, fontsize=8)
     axis.set_title(f"Mean latency by {'tenant' if by_tenant else 'function'}, s", loc="left", fontsize=10)
     axis.set_yscale("log")
     axis.grid(visible=True, axis="y", alpha=0.25)
@@ -166,7 +169,7 @@ def _columns(pairs: Sequence[tuple[float, float]]) -> tuple[list[float], list[fl
     return [first for first, _ in pairs], [second for _, second in pairs]
 
 
-def _plain(text: str) -> str:
+def plain_text(text: str) -> str:
     """Escape dollar signs, which would begin a formula."""
     return text.replace("$", r"\$")
 
@@ -180,10 +183,11 @@ def _labels(runs: Sequence[RunReport]) -> list[str]:
     return [run.policy if len(seeds) == 1 else f"{run.policy}, seed {run.seed}" for run in runs]
 
 
-def _save(figure: "Figure", path: Path) -> None:
+def save_figure(figure: "Figure", path: Path) -> None:
+    """Write a figure to a file."""
     # Leave out version and date, so that the same run gives the same file.
     metadata = {".png": {"Software": None}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
     try:
         figure.savefig(path, dpi=130, metadata=metadata.get(path.suffix.lower()))
     except OSError as error:
-        raise InputError(f"--plot: {path} cannot be written: {error}") from error
+        raise InputError(f"{path} cannot be written: {error}") from error
