@@ -399,3 +399,28 @@ def test_a_few_times_of_one_size_raise_its_bound_by_as_much_as_run_times_vary():
     window.record(1.1, 0)
     assert window.raised(2.0, 0) == 2
     assert window.raised(1.0, 0) == pytest.approx(1.32)
+
+
+def test_pins_that_keep_a_queued_call_out_for_ten_seconds_end_the_promises_until_it_ran():
+    harness = make(
+        devices=[device("gpu-1", concurrency=1, memory_bytes=4)],
+        functions=[
+            function("f", run_s=1, cold_s=0, load_s=0, memory_bytes=3),
+            function("g", run_s=0.1, cold_s=0, load_s=0, memory_bytes=3),
+        ],
+    )
+    harness.ready(ask(harness, "w", 100))
+    harness.finish("w", at=harness.now + 1)
+    ask(harness, "a0", 100)
+    ask(harness, "plain", function_name="g")
+    for number in range(1, 11):  # each is promised before the one before it ends
+        assert of_type(Promise, ask(harness, f"a{number}", 100))
+        (run,) = of_type(Dispatch, harness.finish(f"a{number - 1}", at=harness.now + 1))
+        assert run.invocation == f"a{number}"
+    (reject,) = of_type(Reject, ask(harness, "late", 100, at=harness.now + 0.5))
+    assert reject.refusal.why is RefusalCause.DEADLINE
+    commands = harness.finish("a10", at=harness.now + 0.5)
+    assert [command.invocation for command in of_type(Dispatch, commands)] == ["plain"]
+    harness.ready(commands)
+    harness.finish("plain", at=harness.now + 0.1)
+    assert of_type(Promise, ask(harness, "b", 100, at=harness.now + 1))

@@ -135,6 +135,7 @@ class Admitter:
         plan = self.plan
         short, self._short = self._short, []
         plan.touch(tuple(short))
+        plan.kept_out.look(now)
         for lane in self._checks.due(now):
             self._check(lane, now)
             plan.touch((lane,))

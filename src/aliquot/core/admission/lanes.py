@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from aliquot.core.admission.plan import Plan
     from aliquot.core.device import Device
     from aliquot.core.flow import Flow
-    from aliquot.core.records import Sandbox
+    from aliquot.core.records import Invocation, Sandbox
     from aliquot.core.view import FlowView
 
 MAX_PUSHED = 512  # blocks that one call may move
@@ -134,7 +134,9 @@ class Lane:
 class DevicePlan:
     """The lanes of one device, and the slots that its plain calls use beside them."""
 
-    __slots__ = ("affected", "device", "kind", "lanes", "outside", "outside_used", "plan", "used_at", "wide")
+    __slots__ = (
+        "affected", "closed_for", "device", "kind", "lanes", "outside", "outside_used", "plan", "used_at", "wide",
+    )  # fmt: skip
 
     def __init__(self, device: "Device", plan: "Plan", kind: "KindDemand") -> None:
         self.device = device
@@ -147,6 +149,7 @@ class DevicePlan:
         self.outside = device.slots - count  # slots that are no lanes, for plain calls alone
         self.outside_used: dict[int, int] = {}  # by sandbox
         self.wide = 0  # blocks that take several lanes
+        self.closed_for: Invocation | None = None  # a queued call that has to run before anything is promised here
 
     @property
     def empty(self) -> bool:
@@ -156,6 +159,13 @@ class DevicePlan:
             lane.blocks or lane.sandboxes or (lane.occupant is not None and lane.occupant.id in running)
             for lane in self.lanes
         )
+
+    def is_closed(self) -> bool:
+        """Return whether nothing more is promised here before a call has left its queue."""
+        waiting = self.closed_for
+        if waiting is not None and waiting.id not in waiting.flow.queue:
+            self.closed_for = waiting = None
+        return waiting is not None
 
     def width(self, flow: "Flow") -> int:
         """Return the number of lanes that a call of the flow takes."""

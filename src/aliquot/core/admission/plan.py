@@ -16,6 +16,7 @@ from aliquot.core.admission.demand import (
 )
 from aliquot.core.admission.estimates import outlook_of
 from aliquot.core.admission.interfaces import Ask, LaneView, PlannedPlace
+from aliquot.core.admission.kept_out import KeptOutCalls
 from aliquot.core.admission.lanes import DevicePlan, Lane
 from aliquot.core.admission.objective import Objective
 from aliquot.core.admission.pins import unpin
@@ -40,6 +41,7 @@ class Plan:
     def __init__(self, registry: "Registry", pool: "Pool") -> None:
         self._registry = registry
         self._pool = pool
+        self.kept_out = KeptOutCalls(self, registry)
         self.withdrawn: list[Invocation] = []  # waiting calls without a block, to tell the policy
         self.devices: dict[int, DevicePlan] = {}  # by index of the device
         self.kinds: dict[str, KindDemand] = {}
@@ -128,6 +130,8 @@ class Plan:
     def place(self, ask: Ask, lane: LaneView, size: int = 1, due: float | None = None) -> PlannedPlace | None:
         """Return a new block's place in the lane, or None if a call would miss its due time or its cost limit."""
         flow, first = cast("Flow", ask.flow), cast(Lane, lane)
+        if due is None and first.plan.is_closed():  # a call that is promised already may still move here
+            return None
         objective = _objective(ask)
         length_s = self.bound_s(flow, first.device, size)
         choice = choose_sandbox(flow, first, outlook_of(flow, ask.now), ask.now)
@@ -147,6 +151,8 @@ class Plan:
     def trial(self, ask: Ask, lane: LaneView, seconds: float) -> PlannedPlace | None:
         """Return a place for a call of unknown length in a lane that is idle now, or None."""
         flow, first = cast("Flow", ask.flow), cast(Lane, lane)
+        if first.plan.is_closed():
+            return None
         choice = choose_sandbox(flow, first, outlook_of(flow, ask.now), ask.now)
         width = first.plan.width(flow)
         lanes = first.plan.together(first, width, ask.now, ask.now)
@@ -158,7 +164,7 @@ class Plan:
     def join(self, ask: Ask, lane: LaneView) -> PlannedPlace | None:
         """Return a place in a block that has room and ends in time, or could grow."""
         flow, own = cast("Flow", ask.flow), cast(Lane, lane)
-        if flow.spec.batch == 1 or flow.index not in own.sandboxes:
+        if flow.spec.batch == 1 or flow.index not in own.sandboxes or own.plan.is_closed():
             return None
         objective = _objective(ask)
         due = objective.due
