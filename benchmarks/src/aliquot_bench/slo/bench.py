@@ -18,6 +18,7 @@ from aliquot_bench.slo.against_clockwork import ClockworkPart
 from aliquot_bench.slo.against_optimum import OptimumPart
 from aliquot_bench.slo.batches_live import BatchPart
 from aliquot_bench.slo.deciding import DecisionPart
+from aliquot_bench.slo.learning import LearningPart
 from aliquot_bench.slo.measuring import OURS, settings_of
 from aliquot_bench.slo.networks import LIMITS, NetworkCase, network_files, network_scenario, read_networks
 from aliquot_bench.slo.overload import OverloadPart
@@ -30,6 +31,7 @@ PARTS: tuple[Callable[[SloSizes], SloPart], ...] = (
     ClockworkPart,
     OptimumPart,
     TroublePart,
+    LearningPart,
     DecisionPart,
     OverloadPart,
     BatchPart,

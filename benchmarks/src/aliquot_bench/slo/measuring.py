@@ -7,6 +7,7 @@ from aliquot.sim.engine import Scenario, simulate
 from aliquot.sim.recorder import CallLine
 
 OURS, SAMPLED, CLOCKWORK, FIFO = "reservation", "pareto_sampled", "clockwork", "accept_all"
+LEARNED = "learned"
 
 
 class SloOutcome(Struct, frozen=True):

@@ -18,7 +18,7 @@ from aliquot.core.admission.objective import Objective
 from aliquot.core.admission.overruns import LaneChecks, late_members, victim_of
 from aliquot.core.admission.placing import Placer
 from aliquot.core.admission.plan import Plan
-from aliquot.core.admission.promises import Promises
+from aliquot.core.admission.promises import Promises, cost_of
 from aliquot.core.admission.records import Blame, Late, Refusal, RefusalCause
 from aliquot.core.admission.starts import can_start, has_slot, steal, to_run_first
 from aliquot.core.calls import Calls
@@ -227,6 +227,11 @@ class Admitter:
         """Tell the policy how long a run took."""
         size = 1 if sandbox.batch is None else sandbox.batch.began_with
         self.policy.finished(sandbox.flow, sandbox.device, size, run_s)
+        now, kind = self.plan.now, sandbox.device.spec.kind
+        for member in sandbox.in_flight:
+            if member.objective is not None and member.objective.kind:
+                late = member.deadline is not None and now > member.deadline + TOLERANCE_S
+                self.policy.settled(member, member.flow, kind, cost_of(member, now), late=late)
 
     def flow_closed(self, flow: Flow) -> None:
         """Let the policy forget a flow, and break the promises of executions that need it."""

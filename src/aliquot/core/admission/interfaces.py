@@ -177,6 +177,9 @@ class Admission(ABC):
     def finished(self, flow: FlowView, device: DeviceView, size: int, run_s: float) -> None:
         """Called when a run of the flow has ended, promised or not."""
 
+    def settled(self, call: InvocationView, flow: FlowView, kind: str, cost: float, *, late: bool) -> None:
+        """Called when a promised call has run: on which kind of device, at what cost, and whether it was too late."""
+
     def withdrawn(self, call: InvocationView) -> None:
         """Called when a promised or waiting call has left without being dispatched."""
 
