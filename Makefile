@@ -56,6 +56,8 @@ docs-benchmarks: $(VENV)/dev.stamp ## Measure the figures of docs/benchmarks.md 
 	$(BIN)/aliquot bench eviction --markdown docs/benchmarks/eviction.md --plot docs/images/eviction.png
 	$(BIN)/aliquot bench forecast --markdown docs/benchmarks/forecast.md --json docs/benchmarks/forecast.json \
 	  --plot docs/images/forecast.png
+	$(BIN)/aliquot bench kernels --markdown docs/benchmarks/kernels.md --json docs/benchmarks/kernels.json \
+	  --plot docs/images/kernels.png
 	$(BIN)/aliquot bench sim --markdown docs/benchmarks/sim.md --plot docs/images/sim.png
 	$(BIN)/aliquot bench prediction --markdown docs/benchmarks/prediction.md --json docs/benchmarks/prediction.json \
 	  --plot docs/images/prediction.png
