@@ -35,7 +35,10 @@ from aliquot.kernels.arguments import (
     u4,
     u8,
 )
-from aliquot.sdk.kernels.onnx_files import OnnxFile, onnx
+
+TYPE_CHECKING = False  # as in `typing`
+if TYPE_CHECKING:
+    from aliquot.sdk.kernels.onnx_files import OnnxFile, onnx
 
 __all__ = [
     "GraphArgument",
@@ -58,3 +61,12 @@ __all__ = [
     "u4",
     "u8",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Import the names of the SDK when they are used, because the server does not need them."""
+    if name not in ("OnnxFile", "onnx"):
+        raise AttributeError(f"module 'aliquot.kernels' has no attribute {name!r}")
+    from aliquot.sdk.kernels import onnx_files  # noqa: PLC0415
+
+    return getattr(onnx_files, name)

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from threading import Barrier
 
 import httpx
 
@@ -23,7 +24,7 @@ WEIGHT_BYTES = 48 * MIB
 FITTING = 7.5  # clients on a device
 ROUNDS = 100_000  # of a call, about 20 ms of a core
 OURS, WORST = "fair_resident", "balance"
-WARM_UP_S = 3.0
+WARM_UP_CALLS = 3  # of each client, before the calls of all are counted
 OPTIONS: dict[str, tuple[str, ...]] = {"balance": ("--eviction", "lru")}
 PUBLISHED = {28: 88.0, 32: 16.0}
 
@@ -56,12 +57,19 @@ class ContentionPart:
                         self._measure(policy, clients, number)
 
     def _measure(self, policy: str, clients: Sequence[NamespaceClient], number: int) -> None:
-        begin = time.monotonic() + WARM_UP_S
-        end = begin + self._sizes.client_s
+        body = body_of({})
+        warm = Barrier(number)
+
+        def load(client: int) -> tuple[int, int]:
+            tenant = clients[client % len(clients)]
+            for _ in range(WARM_UP_CALLS):
+                call(tenant, f"client-{client}", body)
+            warm.wait(TIMEOUT_S)
+            begin = time.monotonic()
+            return _loop(tenant, f"client-{client}", begin + self._sizes.client_s)
+
         with ThreadPoolExecutor(number) as threads:
-            done = list(
-                threads.map(lambda n: _loop(clients[n % len(clients)], f"client-{n}", begin, end), range(number))
-            )
+            done = list(threads.map(load, range(number)))
         self._rates[policy][number] = sum(calls for calls, _ in done) / self._sizes.client_s
         self._failed[policy][number] = sum(failed for _, failed in done)
 
@@ -106,8 +114,8 @@ def _clients(server: LiveServer, keys: Sequence[str]) -> Iterator[list[Namespace
         yield [stack.enter_context(server.client(key, timeout=TIMEOUT_S, limits=limits)) for key in keys]
 
 
-def _loop(client: NamespaceClient, name: str, begin: float, end: float) -> tuple[int, int]:
-    """Call a graph until the end. Return the calls that ended after the beginning, and those that failed."""
+def _loop(client: NamespaceClient, name: str, end: float) -> tuple[int, int]:
+    """Call a graph until the end. Return the calls that have ended by then, and those that failed."""
     body, done, failed = body_of({}), 0, 0
     while time.monotonic() < end:
         try:
@@ -115,5 +123,5 @@ def _loop(client: NamespaceClient, name: str, begin: float, end: float) -> tuple
         except CallError:
             failed += 1
         else:
-            done += begin <= time.monotonic() < end
+            done += time.monotonic() < end
     return done, failed
