@@ -1,6 +1,7 @@
 """Kernel graphs on a whole server with real PoCL: deployment, calls, and what goes wrong in a kernel."""
 
 import contextlib
+import hashlib
 import json
 import os
 import shutil
@@ -281,6 +282,21 @@ def test_a_kernel_that_searches_memory_finds_no_secret_of_another_tenant(client,
     with server.client(server.create_namespace("other")) as other:
         other.deploy("search", searching, kind="kernel:1")
         assert other.result("search", {"inputs": {"x": [0]}})["outputs"] == {"y": [0]}
+
+
+def test_a_graph_for_cuda_says_that_there_is_no_driver(client):
+    ptx = b".version 7.0\n.visible .entry fill(.param .u64 y) { ret; }\n"
+    digest = hashlib.sha256(ptx).hexdigest()
+    assert client.put(f"blobs/{digest}", content=ptx).status_code == 200
+    document = {
+        "form": "cuda",
+        "programs": {"p": {"sha256": digest}},
+        "buffers": {"y": buffer("output")},
+        "kernels": [launch("fill", {"out": "y"})],
+    }
+    answer = put(client, "for-cuda", json.dumps(document))
+    assert answer.status_code == 400
+    assert "graphs of form cuda need NVIDIA's driver library" in answer.json()["error"]
 
 
 def test_the_same_graph_put_again_is_not_tried_out_again(client):

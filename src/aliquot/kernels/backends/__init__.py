@@ -30,7 +30,17 @@ def _onnx(device: int) -> KernelBackend:
     return OnnxBackend(device)
 
 
+def _cuda(device: int) -> KernelBackend:
+    from aliquot.kernels.backends.cuda import CudaBackend  # noqa: PLC0415  # only where it is used
+
+    try:
+        return CudaBackend.open(device)
+    except OSError as error:
+        raise BackendMissing(f"graphs of form cuda need NVIDIA's driver library, which is not here: {error}") from error
+
+
 BACKENDS: dict[str, Callable[[int], KernelBackend]] = {
     "opencl": _opencl,
     "onnx": _onnx,
+    "cuda": _cuda,
 }

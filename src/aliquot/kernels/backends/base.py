@@ -24,6 +24,10 @@ class DeviceFailed(KernelError):  # noqa: N818
     """A call of the driver that failed."""
 
 
+class DeviceLost(DeviceFailed):
+    """A failure after which nothing can run on the device in this process. The process has to end."""
+
+
 class DeviceMemory(Protocol):
     """Memory on a device."""
 

@@ -12,7 +12,7 @@ import socket
 from threading import Thread
 from typing import Any, NoReturn
 
-from aliquot.kernels.backends.base import KernelError
+from aliquot.kernels.backends.base import DeviceLost, KernelError
 from aliquot.kernels.executor import sandbox
 from aliquot.kernels.executor.call_files import CallFiles, ObjectDamaged
 from aliquot.kernels.executor.compiled_code import CACHES
@@ -24,6 +24,7 @@ from aliquot.runtime.output import OutputPipes
 from aliquot.runtime.progress import map_page
 
 SEAT_DESCRIPTORS = 3
+DEVICE_LOST = 70  # the exit code of a process whose device cannot be used any more
 READY = b"r"  # tells the server that graphs may come
 
 load = sandbox.load_trial  # a trial has a process of its own, which serves one graph
@@ -105,6 +106,9 @@ class ExecutorSeat:
             if kind == frames.RUN_PICKLED:
                 return RunAnswer(*sandbox.run_file(payload, files))
             return answers.from_result(sandbox(json.loads(bytes(payload)), files), self._max_bytes)
+        except DeviceLost as error:
+            os.write(self._pipes[1], f"{error}\n".encode())
+            os._exit(DEVICE_LOST)  # the run is to blame, and other calls run again elsewhere
         except (KernelError, ObjectDamaged) as error:
             return RunAnswer(frames.APPLICATION_ERROR, answers.error_json(str(error)))
         finally:

@@ -14,7 +14,7 @@ from aliquot.live.store.records import KERNEL, Action
 
 KERNEL_MODULE = "aliquot.kernels.executor.process"  # that serves a graph in its sandbox
 DEFAULT_SHARE = 0.5  # one graph runs while another loads
-FORMS = ("opencl", "onnx")
+FORMS = ("opencl", "onnx", "cuda")
 MAX_FILES = 200  # constants and programs: each comes to the sandbox as a descriptor
 MAX_SHOWN = 50  # complaints of one graph
 REFUSED_ANNOTATIONS = (
@@ -26,6 +26,7 @@ REFUSED_ANNOTATIONS = (
 class GraphNeeds(Struct, frozen=True):
     """The device memory of a graph: what stays between calls, and what a run needs besides."""
 
+    form: str
     memory_bytes: int
     run_bytes: int
     constants: dict[str, int]  # sizes by digest
@@ -68,7 +69,9 @@ def _needs_of(code: str) -> GraphNeeds:
         raise InputError("The kernel graph has mistakes:\n" + "\n".join(lines[:MAX_SHOWN] + more)) from refused
     plan = plan_memory(graph)
     outputs = {name: buffer.size_bytes for name, buffer in graph.named(OUTPUT).items()}
-    return GraphNeeds(plan.memory_bytes, plan.run_bytes, constant_sizes(graph), outputs, program_files(graph))
+    return GraphNeeds(
+        graph.form, plan.memory_bytes, plan.run_bytes, constant_sizes(graph), outputs, program_files(graph)
+    )
 
 
 def named_blobs(entities: Entities, namespace: str) -> list[str]:

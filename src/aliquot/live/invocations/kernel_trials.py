@@ -8,10 +8,13 @@ import asyncio
 import json
 from itertools import count
 
+from msgspec.structs import replace
+
 from aliquot.core.errors import InputError
 from aliquot.core.model import CPU
 from aliquot.core.units import MIB
-from aliquot.live.catalogue.kernel_graphs import KERNEL_MODULE, graph_needs
+from aliquot.live.catalogue.kernel_graphs import DEFAULT_SHARE, KERNEL_MODULE, GraphNeeds, graph_needs
+from aliquot.live.device.nvidia.choice import NVIDIA
 from aliquot.live.invocations.launches import GraphFiles
 from aliquot.live.node.base import Launch, NestedRun, Node, NodeListener, Outcome, RunRequest, Status
 from aliquot.live.node.executors import TRIAL
@@ -46,7 +49,7 @@ class KernelTrials(NodeListener):
             number = next(self._numbers)
             ended = self._running[number] = asyncio.get_running_loop().create_future()
             try:
-                self._node.start_sandbox(number, self._files.add_programs(_launch(action), action))
+                self._node.start_sandbox(number, self._files.add_programs(self._launch(action), action))
                 outcome = await ended
             finally:
                 del self._running[number]
@@ -107,9 +110,16 @@ class KernelTrials(NodeListener):
             waiting.set_result(outcome)
         return sandbox >= FIRST_NUMBER
 
+    def _launch(self, action: Action) -> Launch:
+        needs = graph_needs(action)
+        made = _launch(action, needs)
+        device = next((one.name for one in self._node.devices if one.kind == NVIDIA), None)
+        if needs.form != "cuda" or device is None:
+            return made
+        return replace(made, place=(device,), share=DEFAULT_SHARE, device_bytes=needs.memory_bytes + needs.run_bytes)
 
-def _launch(action: Action) -> Launch:
-    needs = graph_needs(action)
+
+def _launch(action: Action, needs: GraphNeeds) -> Launch:
     return Launch(
         tenant=action.namespace,
         function=action.name,

@@ -313,7 +313,8 @@ class Executors:
         number = next(self._numbers)
         executor = Executor(number, launch, cell, self._drivers, self._loop, self._closed, self._allotted)
         self._executors[number] = executor
-        if data_bytes is None:  # else nothing could raise the limit for a second graph
+        # Elsewhere nothing could raise the limits for a second graph: those of a process, or those of a GPU.
+        if data_bytes is None and not self._drivers.has_own_memory(launch.place):
             self._shared[launch.tenant, launch.place] = executor
         self._drivers.place(number, launch.place, launch.tenant)
         executor.start(self._result_bytes, data_bytes, self._attachment.before_init(executor))
