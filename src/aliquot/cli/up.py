@@ -169,8 +169,8 @@ def up(
         typer.Option(
             min=0,
             max=1,
-            help="The part of usual calls whose traces go to the collector that OTEL_EXPORTER_OTLP_ENDPOINT names. "
-            "Failed, cold and slow calls always do.",
+            help="The part of usual calls whose traces are sent to the collector that OpenTelemetry's variables name. "
+            "Failed, cold and slow calls always are.",
             show_default="0",
         ),
     ] = None,
