@@ -45,7 +45,7 @@ def test_spans_arrive_as_they_were_made(collector, sender):
     from otlp_collector import attributes_of
 
     made = spans_of(call(trace=TRACE, failed=True, error="it broke"))
-    sender.put(made)
+    sender.put("guest", made)
     found = {span.name: span for span in collector.wait_for(len(made))}
     whole, run = found["pack/f"], found["run"]
     assert whole.trace_id.hex() == TRACE.trace_id
@@ -65,10 +65,10 @@ def test_spans_arrive_as_they_were_made(collector, sender):
 
 def test_a_collector_that_refuses_costs_the_spans_and_the_next_ones_arrive(collector, sender):
     collector.status = 400
-    sender.put(spans_of(call()))
+    sender.put("guest", spans_of(call()))
     lost = wait_until(lambda: sender.counts, lambda counts: counts.failed, what="the refusal")
     collector.status = 200
-    sender.put(spans_of(call(2)))
+    sender.put("guest", spans_of(call(2)))
     collector.wait_for(5)
     wait_until(lambda: sender.counts, lambda counts: counts.sent == lost.failed, what="the count")
 
@@ -76,23 +76,26 @@ def test_a_collector_that_refuses_costs_the_spans_and_the_next_ones_arrive(colle
 def test_a_slow_collector_holds_up_nobody_and_what_is_too_much_is_dropped_and_counted(collector, sender):
     collector.gate.clear()
     for number in range(1000):
-        sender.put(spans_of(call(number + 1)))  # returns at once, or this test would take hours
+        sender.put("guest", spans_of(call(number + 1)))  # returns at once, or this test would take hours
     assert sender.counts.dropped >= 1000 * 5 - 100 - 10
+    sender.put("neighbour", spans_of(call(2000)))
+    dropped = sender.counts.dropped
     collector.gate.set()
-    total = wait_until(lambda: sender.counts, lambda counts: sum(counts) == 5000, what="all spans to be counted")
+    total = wait_until(lambda: sender.counts, lambda counts: sum(counts) == 5005, what="all spans to be counted")
     assert total.sent == len(collector.spans)
+    assert total.dropped == dropped, "the neighbour's had a place"
 
 
 def test_nobody_waits_for_a_collector_that_is_gone(monkeypatch):
     blocked = threading.Event()
     monkeypatch.setattr("aliquot.live.history.spans.sending.CLOSE_TIMEOUT_S", 0.05)
     sender = SpanSender(lambda _: blocked.wait(60), SOON)
-    sender.put(spans_of(call()))
+    sender.put("guest", spans_of(call()))
     wait_until(lambda: not sender._queue, what="the thread to take the batch")
-    for number in range(50):
-        sender.put(spans_of(call(number)))
+    for number in range(10):
+        sender.put("guest", spans_of(call(number)))
     sender.close()
-    assert sender.counts.dropped == 250
+    assert sender.counts.dropped == 50
     blocked.set()
 
 

@@ -44,7 +44,7 @@ class SpanJob:
             return
         self._until_s = max(self._until_s, made.ended)
         for chosen in self._sampler.take(made):
-            self._sender.put(spans_of(chosen))
+            self._sender.put(chosen.namespace, spans_of(chosen))
 
     def work(self, _now_s: float) -> float:
         """Do nothing here, because the sender has a thread of its own."""

@@ -1,10 +1,11 @@
 """Send spans to a collector from a thread of its own. What does not leave in time is dropped and counted."""
 
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from aliquot.budgets import Budget
 from aliquot.live.history.spans.calls import CallSpan
 
 Export = Callable[[Sequence[CallSpan]], bool]  # sends spans, and returns whether the collector has taken them
@@ -29,12 +30,13 @@ class SendingLimits(NamedTuple):
 
 
 class SpanSender:
-    """Queues spans, and exports them in batches."""
+    """Queues spans, and exports them in batches. Namespaces share the queue, so that none keeps the others' out."""
 
     def __init__(self, export: Export, limits: SendingLimits) -> None:
         self._export = export
         self._limits = limits
-        self._queue: deque[CallSpan] = deque()
+        self._queue: deque[tuple[str, CallSpan]] = deque()  # with the namespace
+        self._places = Budget("spans", "spans", limits.max_queue_size)
         self._sent = self._failed = self._dropped = 0
         self._wake = threading.Condition()
         self._closing = False
@@ -47,13 +49,14 @@ class SpanSender:
         with self._wake:
             return SpanCounts(self._sent, self._failed, self._dropped)
 
-    def put(self, spans: Sequence[CallSpan]) -> None:
+    def put(self, namespace: str, spans: Sequence[CallSpan]) -> None:
         """Queue the spans of a call, or drop them if they do not fit. This never waits."""
         with self._wake:
-            if len(self._queue) + len(spans) > self._limits.max_queue_size:
+            if not self._places.fits(namespace, len(spans)):
                 self._dropped += len(spans)
                 return
-            self._queue += spans
+            self._places.take(namespace, len(spans))
+            self._queue += [(namespace, span) for span in spans]
             if len(self._queue) >= self._limits.max_export_batch_size:
                 self._wake.notify()
 
@@ -84,4 +87,7 @@ class SpanSender:
                 timed_out = not self._wake.wait(self._limits.schedule_delay_s)
                 if timed_out and self._queue:
                     break
-            return [self._queue.popleft() for _ in range(min(size, len(self._queue)))]
+            taken = [self._queue.popleft() for _ in range(min(size, len(self._queue)))]
+            for namespace, count in Counter(namespace for namespace, _ in taken).items():
+                self._places.give_back(namespace, count)
+            return [span for _, span in taken]
