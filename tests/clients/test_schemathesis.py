@@ -42,6 +42,14 @@ include-path-regex = "/(executions|tasks|workflows)" # names that are taken, exe
 checks.positive_data_acceptance.expected-statuses = {refusals}
 
 [[operations]]
+include-path-regex = "/observe/stream$" # it does not end
+enabled = false
+
+[[operations]]
+include-path-regex = "^/api/v1/observe/" # names of statuses and measures, and the longest time
+checks.positive_data_acceptance.expected-statuses = {refusals}
+
+[[operations]]
 include-method = "GET"
 include-path-regex = "/activations$" # full records and a count
 checks.positive_data_acceptance.expected-statuses = {refusals}

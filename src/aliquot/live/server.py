@@ -40,11 +40,11 @@ from aliquot.live.gateway.http.connections import Connections
 from aliquot.live.gateway.http.listeners import listen, url_of
 from aliquot.live.gateway.http.server import HttpServer, make_config
 from aliquot.live.gateway.invocation.protocol import make_protocol
+from aliquot.live.gateway.resources.settings import ServerFacts
 from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.history.historian_process import HistorianProcess
-from aliquot.live.history.questions import HistoryQuestions
+from aliquot.live.history.services import make_history
 from aliquot.live.history.spans.reports import lacking_library, reports_for
-from aliquot.live.history.whatif_runs import WhatIfRuns
 from aliquot.live.invocations.metrics import Metrics
 from aliquot.live.invocations.recent_functions import prepare_recent
 from aliquot.live.invocations.recovery import recover_calls
@@ -247,15 +247,14 @@ async def _serve(
             metrics=metrics,
             payloads=payloads,
             connections=open_connections,
-            history=HistoryQuestions(store, data.path),
-            counters=service.counters,
-            historian=HistorianProcess(
+            history=make_history(
                 store, data.path, partial(services.place, "historian"), reports_for(settings.trace_sample, os.environ)
             ),
-            whatif=WhatIfRuns(store, data.path),
+            counters=service.counters,
             trials=service.trials,
             objects=service.objects,
             forecaster=service.forecaster,
+            facts=ServerFacts(settings.policy, settings.retention, data.path, settings.gateways),
         )
         console = _make_console(settings, consoles, app, catalogue, store, operator_token)
         # In a thread, because the kernel takes 8 to 15 ms to move a process.

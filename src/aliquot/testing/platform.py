@@ -129,7 +129,7 @@ class FakePlatform:
     def set_weight(self, namespace: Namespace) -> None:
         self.weights[namespace.name] = namespace.weight
 
-    def status(self) -> dict[str, Any]:
+    def status(self, *, with_processes: bool = True) -> dict[str, Any]:
         device = {"name": "cpu", "kind": "cpu", "slots": 2, "running": 1, "shares_used": 0.5, "memory_bytes": None}
         device |= {"resident_bytes": 0, "sandboxes": 1}
         sandbox = {"sandbox": 1, "tenant": "guest", "function": "echo", "device": "cpu", "state": "idle", "uses": 3}

@@ -1,15 +1,24 @@
 import * as api from "./api.js";
-import { clock, duration, el, put, svg, table } from "./ui.js";
+import { clock, duration, el, put, shown, svg, table } from "./ui.js";
 
+const MAX_LINES = 2000;
+const MAX_LINE = 20_000;
 const PHASES = {
   wait: "waited", start: "sandbox started", load: "memory loaded", behind: "waited in a sandbox", run: "ran", restart: "server was down",
 };
 
-/** @param {import("./overview.js").View} view */
+/** @param {import("./app.js").View} view */
 export async function activation(view) {
   const id = view.argument.replace(/[^0-9a-f]/g, "");
-  const record = await api.ask("GET", `/api/v1/namespaces/_/activations/${id}`);
+  const operator = Boolean(api.session && api.session.operator);
+  const namespace = view.query.get("namespace");
+  if (operator && namespace) api.choose(namespace);
+  const path = `/api/v1/namespaces/_/activations/${id}`;
+  /** @type {any} */
+  let record = await api.ask("GET", path).catch((error) => { if (error.status !== 404) throw error; });
   if (view.signal.aborted) return;
+  if (!record) record = await running(view, id, path);
+  if (!record || view.signal.aborted) return;
   const why = el("div", {}, el("p", { class: "soft" }, "The journal is being replayed…"));
   const response = record.response || {};
   put(view.place,
@@ -20,11 +29,38 @@ export async function activation(view) {
     el("h2", {}, "Result"), el("pre", { tabindex: "0" }, JSON.stringify(response.result, null, 2)),
     el("h2", {}, "Output"), el("pre", { tabindex: "0" }, (record.logs || []).join("\n") || "nothing was printed"));
   try {
-    const told = await api.ask("GET", `/api/v1/observe/activations/${id}/timeline`);
+    const told = await api.ask("GET", operator ? `/operator/v1/activations/${id}/timeline?near=${record.start}` : `/api/v1/observe/activations/${id}/timeline`);
     if (!view.signal.aborted) put(why, ...timeline(told));
   } catch (error) {
     if (!view.signal.aborted) put(why, el("p", { class: "soft" }, /** @type {Error} */ (error).message));
   }
+}
+
+/**
+ * Shows what a running call prints, with a button to cancel it, and returns its record at its end.
+ * @param {import("./app.js").View} view
+ * @param {string} id
+ * @param {string} path
+ * @returns {Promise<any>}
+ */
+function running(view, id, path) {
+  const output = el("pre", { tabindex: "0", "aria-live": "polite" });
+  const cancel = () => api.ask("DELETE", path).catch(view.failed);
+  put(view.place, el("h1", {}, "A call that has not ended"), el("p", {}, el("code", {}, id), " ", el("button", { type: "button", onclick: cancel }, "Cancel")),
+    el("h2", {}, "Output so far"), output);
+  return new Promise((resolve, reject) => {
+    const source = new EventSource(api.place(path));
+    const stop = (/** @type {() => void} */ then) => { source.close(); then(); };
+    view.signal.addEventListener("abort", () => stop(() => resolve(undefined)));
+    source.addEventListener("log", (event) => {
+      output.append(shown(`${JSON.parse(event.data)}\n`.slice(0, MAX_LINE)));
+      while (output.childNodes.length > MAX_LINES) output.firstChild?.remove();
+    });
+    source.addEventListener("result", (event) => stop(() => resolve(JSON.parse(event.data))));
+    source.addEventListener("error", () => {
+      if (source.readyState === EventSource.CLOSED) stop(() => reject(new Error("There is no such call, or it is being recorded.")));
+    });
+  });
 }
 
 /** @param {any} told */

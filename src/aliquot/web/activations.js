@@ -1,72 +1,154 @@
 import * as api from "./api.js";
-import { repeat } from "./overview.js";
-import { clock, duration, el, put, table } from "./ui.js";
+import { callLink, choice, clock, duration, el, field, goTo, put, repeat } from "./ui.js";
 
-const PAGE = 100;
-const MAX_SHOWN = 1000;
+const PART = 200;
+const ROW_PX = 33;
+const MARGIN_ROWS = 15;
+const STATUSES = ["", "success", "failed", "open", "application error", "developer error", "platform error"];
+const STARTS = ["", "warm", "cold", "swap_in", "composition"];
+const CAUSES = ["", "full", "own queue", "own limit", "turn", "warm soon", "no device"];
+const HEADS = ["time", "function", "status", "start", ">wait", ">run", ">in all", "cause", "call"];
 
-/** @param {any} record */
-function notes(record) {
-  return Object.fromEntries((record.annotations || []).map((/** @type {any} */ note) => [note.key, note.value]));
+function isOperator() {
+  return Boolean(api.session && api.session.operator);
 }
 
-/** @param {import("./overview.js").View} view */
+/** @param {import("./app.js").View} view */
 export async function activations(view) {
-  const { query } = view;
-  /** @type {any[]} */
-  let records = [];
-  const list = el("div");
-  const name = query.get("name") || "";
-  const failed = query.get("failed") === "1";
+  const wanted = (/** @type {string} */ name) => view.query.get(name) || "";
+  const fields = {
+    ...(isOperator() ? { namespace: field("Namespace", wanted("namespace")) } : {}),
+    name: field("Function", wanted("name"), { type: "search", placeholder: "all" }),
+    status: choice("Status", wanted("status"), STATUSES, "all"),
+    start: choice("Start", wanted("start"), STARTS, "all"),
+    cause: choice("Cause of the wait", wanted("cause"), CAUSES, "any"),
+    wait: field("Waited at least, s", wanted("wait"), { type: "number", min: "0", step: "any" }),
+    duration: field("Took at least, s", wanted("duration"), { type: "number", min: "0", step: "any" }),
+    device: field("Device", wanted("device")),
+    session: field("Session", wanted("session")),
+    error: field("Error", wanted("error")),
+  };
+  const submit = (/** @type {Event} */ event) => {
+    event.preventDefault();
+    goTo("activations", Object.fromEntries(Object.entries(fields).map(([name, one]) => [name, one.input.value.trim()])));
+  };
+  const note = el("p", { class: "soft", role: "status" });
+  const list = new CallList(() => more());
+  put(view.place, el("h1", {}, "Activations"),
+    el("form", { class: "filters", onsubmit: submit, role: "search" }, Object.values(fields).map((one) => one.shown), el("button", { class: "main" }, "Search")),
+    note, list.place);
 
-  const go = (/** @type {Record<string, string>} */ change) => {
-    const next = new URLSearchParams({ ...Object.fromEntries(query), ...change });
-    for (const [key, value] of [...next]) if (!value) next.delete(key);
-    location.hash = `#/activations${next.size ? `?${next}` : ""}`;
+  const ask = (/** @type {string} */ cursor) => {
+    const query = new URLSearchParams({ limit: String(PART), ...Object.fromEntries(view.query) });
+    if (cursor) query.set("cursor", cursor);
+    return api.ask("GET", `/api/v1/observe/activations?${query}`);
   };
-  const search = /** @type {HTMLInputElement} */ (el("input", { type: "search", value: name, placeholder: "all functions" }));
-  const only = /** @type {HTMLInputElement} */ (el("input", { type: "checkbox", checked: failed, onchange: () => go({ failed: only.checked ? "1" : "" }) }));
-  const submit = (/** @type {Event} */ event) => { event.preventDefault(); go({ name: search.value.trim() }); };
-
-  const read = async (/** @type {Record<string, string | number>} */ more) => {
-    const asked = new URLSearchParams({ limit: String(PAGE), ...Object.fromEntries(Object.entries(more).map(([key, value]) => [key, String(value)])) });
-    if (name) asked.set("name", name);
-    return api.ask("GET", `/api/v1/namespaces/_/activations?${asked}`);
-  };
-  const draw = () => {
-    const shown = records.filter((record) => !failed || record.statusCode !== 0);
-    put(list, shown.length ? table(`The newest ${records.length} calls${failed ? ", failed ones only" : ""}`,
-      ["time", "function", "result", "start", ">wait", ">run", "id"], shown.map(row)) : el("p", { class: "soft" }, "No calls yet."),
-    records.length >= PAGE && records.length < MAX_SHOWN && el("button", { type: "button", onclick: more }, "Older calls"));
-  };
+  let cursor = "";
+  let asking = false;
+  let explains = false;
   const more = async () => {
-    const last = records[records.length - 1];
-    const older = await read({ upto: last.start, skip: records.filter((record) => record.start === last.start).length });
-    records = [...records, ...older].slice(0, MAX_SHOWN);
-    draw();
+    if (asking || !cursor) return;
+    asking = true;
+    try {
+      const found = await ask(cursor);
+      if (view.signal.aborted) return;
+      cursor = found.cursor;
+      list.append(found.calls);
+    } catch (error) {
+      view.failed(/** @type {Error} */ (error));
+    } finally {
+      asking = false;
+    }
   };
   const renew = async () => {
-    const focused = document.activeElement && list.contains(document.activeElement);
-    const newest = await read({});
-    if (view.signal.aborted || focused) return;
-    const known = new Set(newest.map((/** @type {any} */ record) => record.activationId));
-    const rest = records.filter((record) => !known.has(record.activationId));
-    records = [...newest, ...rest].slice(0, Math.max(PAGE, records.length));
-    draw();
+    if (asking) return;
+    const found = await ask("");
+    if (view.signal.aborted) return;
+    if (!list.size || explains) cursor = found.cursor;
+    explains = Boolean(wanted("cause")) && list.size <= PART;
+    if (explains) list.clear();
+    list.renew(found.calls);
+    put(note, summary(found, wanted("cause")));
   };
-  put(view.place, el("h1", {}, "Activations"),
-    el("form", { class: "filters", onsubmit: submit, role: "search" },
-      el("label", {}, "Function", search), el("label", { class: "check" }, only, "failed only"), el("button", {}, "Search")),
-    list);
   await renew();
   repeat(view, renew, 2000);
 }
 
-/** @param {any} record */
-function row(record) {
-  const note = notes(record);
-  const status = record.statusCode === 0 ? "success" : el("span", { class: "bad" }, ["", "application error", "developer error", "platform error"][record.statusCode] || "failed");
-  const took = record.end ? (record.end - record.start) / 1000 : undefined;
-  return [clock(record.start), record.name, status, note.start || (note.initTime ? "cold" : "warm"), duration((note.waitTime || 0) / 1000), duration(took),
-    el("a", { href: `#/activation/${record.activationId}`, "data-row": "" }, `…${record.activationId.slice(-10)}`)];
+/**
+ * @param {any} found
+ * @param {string} cause
+ */
+function summary(found, cause) {
+  const parts = [`${found.looked} calls were compared`];
+  if (!found.complete) parts.push("the journal is still being read");
+  if (cause) parts.push(found.explainedSince ? `causes are known since ${clock(found.explainedSince * 1000)}` : "causes are being found");
+  return `${parts.join("; ")}.`;
+}
+
+/** A list of which only the part that is seen has elements. */
+class CallList {
+  /** @param {() => void} onEnd called when its end is near */
+  constructor(onEnd) {
+    /** @type {any[]} */
+    this.calls = [];
+    this.onEnd = onEnd;
+    this.before = el("td", { colspan: HEADS.length });
+    this.after = el("td", { colspan: HEADS.length });
+    this.body = el("tbody", {});
+    this.caption = el("caption", {}, "The newest calls");
+    this.place = el("div", { class: "wide calls", tabindex: "0", role: "region", "aria-label": "Calls" },
+      el("table", {}, this.caption,
+        el("thead", {}, el("tr", {}, HEADS.map((head) => el("th", { scope: "col", class: head.startsWith(">") ? "number" : undefined }, head.replace(/^>/, ""))))),
+        this.body));
+    this.shown = "";
+    this.place.addEventListener("scroll", () => this.draw(), { passive: true });
+  }
+
+  get size() {
+    return this.calls.length;
+  }
+
+  clear() {
+    this.calls = [];
+  }
+
+  /** @param {any[]} calls */
+  append(calls) {
+    this.calls.push(...calls);
+    this.draw(true);
+  }
+
+  /**
+   * Takes the newest calls, and keeps the older ones.
+   * @param {any[]} calls
+   */
+  renew(calls) {
+    const newest = new Set(calls.map((call) => call.activationId));
+    this.calls = [...calls, ...this.calls.filter((call) => !newest.has(call.activationId))];
+    this.draw(true);
+  }
+
+  draw(changed = false) {
+    const seen = Math.ceil((this.place.clientHeight || 600) / ROW_PX);
+    const first = Math.max(0, Math.floor(this.place.scrollTop / ROW_PX) - MARGIN_ROWS);
+    const last = Math.min(this.calls.length, first + seen + 2 * MARGIN_ROWS);
+    const shown = `${first} ${last}`;
+    if (!changed && shown === this.shown) return;
+    if (changed && this.body.contains(document.activeElement)) return;
+    this.shown = shown;
+    this.before.style.height = `${first * ROW_PX}px`;
+    this.after.style.height = `${(this.calls.length - last) * ROW_PX}px`;
+    put(this.caption, this.calls.length ? `The newest ${this.calls.length} calls` : "No calls");
+    put(this.body, el("tr", { class: "gap", "aria-hidden": "true" }, this.before), this.calls.slice(first, last).map(row),
+      el("tr", { class: "gap", "aria-hidden": "true" }, this.after));
+    if (last > this.calls.length - 2 * MARGIN_ROWS) this.onEnd();
+  }
+}
+
+/** @param {any} call */
+function row(call) {
+  const bad = !["success", "open"].includes(call.status);
+  const cells = [clock(call.arrived * 1000), isOperator() ? `${call.namespace}/${call.action}` : call.action, el("span", { class: bad ? "bad" : undefined, title: call.error }, call.status),
+    (call.start || "").replace("_", " "), duration(call.wait), duration(call.run), duration(call.duration), call.cause || "", callLink(call.activationId, isOperator() ? call.namespace : "")];
+  return el("tr", { class: "call" }, cells.map((cell, at) => el("td", { class: HEADS[at].startsWith(">") ? "number" : undefined }, cell)));
 }

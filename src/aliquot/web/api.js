@@ -27,11 +27,11 @@ export function choose(name) {
 }
 
 /**
- * The address of a path. The operator asks for the namespace that is chosen.
+ * The address of a path. The operator asks for the namespace that is chosen, and observes all.
  * @param {string} path
  */
 export function place(path) {
-  const forOther = session && session.operator && chosen && path.startsWith("/api/");
+  const forOther = session && session.operator && chosen && path.startsWith("/api/") && !path.startsWith("/api/v1/observe/");
   return forOther ? `${BASE}/as/${encodeURIComponent(chosen)}${path}` : BASE + path;
 }
 

@@ -1,18 +1,30 @@
-/** The console: finds the session, and shows the page that the address names. */
+/** The console: finds the session, and shows the page that the address names. Pages are loaded when they are opened. */
 
 import * as api from "./api.js";
-import { activation } from "./activation.js";
-import { activations } from "./activations.js";
-import { functions } from "./functions.js";
-import { login } from "./login.js";
-import { overview } from "./overview.js";
 import { announce, el, put } from "./ui.js";
-import { whatif } from "./whatif.js";
-import { execution, workflows } from "./workflows.js";
 
-const PAGES = { overview: "Overview", activations: "Activations", functions: "Functions", workflows: "Workflows", whatif: "What if" };
-const OPERATORS = ["whatif"];
-const VIEWS = { overview, activations, activation, execution, functions, workflows, whatif };
+/** @typedef {{place: HTMLElement, argument: string, query: URLSearchParams, signal: AbortSignal, failed: (error: Error) => void}} View */
+/** @typedef {(view: View) => Promise<void>} ShowPage */
+/** @typedef {{title: string, load: () => Promise<ShowPage>, of?: string, operator?: boolean, hidden?: boolean}} Page */
+
+/** @type {Record<string, Page>} */
+const PAGES = {
+  overview: { title: "Overview", load: async () => (await import("./overview.js")).overview },
+  activations: { title: "Activations", load: async () => (await import("./activations.js")).activations },
+  activation: { title: "A call", of: "activations", load: async () => (await import("./activation.js")).activation },
+  functions: { title: "Functions", load: async () => (await import("./functions.js")).functions },
+  function: { title: "A function", of: "functions", load: async () => (await import("./figures.js")).figures },
+  flows: { title: "Flows", load: async () => (await import("./flows.js")).flows },
+  decisions: { title: "Decisions", load: async () => (await import("./decisions.js")).decisions },
+  workflows: { title: "Workflows", load: async () => (await import("./workflows.js")).workflows },
+  execution: { title: "An execution", of: "workflows", load: async () => (await import("./workflows.js")).execution },
+  data: { title: "Datasets and models", load: async () => (await import("./data.js")).data },
+  forecasts: { title: "Forecasts and holds", load: async () => (await import("./forecasts.js")).forecasts },
+  whatif: { title: "What if", operator: true, load: async () => (await import("./whatif.js")).whatif },
+  nodes: { title: "Nodes", operator: true, load: async () => (await import("./settings.js")).nodes },
+  settings: { title: "Settings", operator: true, load: async () => (await import("./settings.js")).settings },
+  start: { title: "First steps", load: async () => (await import("./start.js")).start },
+};
 const main = /** @type {HTMLElement} */ (document.getElementById("main"));
 const header = /** @type {HTMLElement} */ (document.getElementById("header"));
 
@@ -22,16 +34,25 @@ let leave = () => {};
 function address() {
   const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
   const [name, ...rest] = path.split("/");
-  return { name: name || "overview", argument: decodeURIComponent(rest.join("/")), query: new URLSearchParams(query || "") };
+  const isPage = Object.hasOwn(PAGES, name);
+  return { name: isPage ? name : "overview", argument: decoded(rest.join("/")), query: new URLSearchParams(query || "") };
+}
+
+/** @param {string} text */
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
 }
 
 function drawHeader() {
   const { session } = api;
-  const { name: shown } = address();
-  const current = { activation: "activations", execution: "workflows" }[shown] || shown;
-  const pages = Object.entries(PAGES).filter(([name]) => (session && session.operator) || !OPERATORS.includes(name));
-  const links = pages.map(([name, title]) =>
-    el("a", { href: `#/${name}`, "aria-current": name === current ? "page" : undefined }, title));
+  const { name } = address();
+  const current = PAGES[name].of || name;
+  const pages = Object.entries(PAGES).filter(([, page]) => !page.of && (!page.operator || (session && session.operator)));
+  const links = pages.map(([each, page]) => el("a", { href: `#/${each}`, "aria-current": each === current ? "page" : undefined }, page.title));
   put(header, el("strong", {}, "Aliquot"), session && el("nav", { "aria-label": "Pages" }, links), session && who(session));
 }
 
@@ -55,18 +76,23 @@ async function show() {
   announce("");
   drawHeader();
   if (!api.session) {
+    const { login } = await import("./login.js");
     login(main, show);
     return;
   }
   const { name, argument, query } = address();
-  const view = VIEWS[/** @type {keyof typeof VIEWS} */ (name)] || overview;
-  document.title = `${PAGES[/** @type {keyof typeof PAGES} */ (name)] || "Details"} – Aliquot console`;
+  document.title = `${PAGES[name].title} – Aliquot console`;
   const failed = (/** @type {Error} */ error) => {
     if (stop.signal.aborted) return;
     if (!api.session) show();
     else announce(error.message);
   };
-  await view({ place: main, argument, query, signal: stop.signal, failed }).catch(failed);
+  try {
+    const view = await PAGES[name].load();
+    if (!stop.signal.aborted) await view({ place: main, argument, query, signal: stop.signal, failed });
+  } catch (error) {
+    failed(/** @type {Error} */ (error));
+  }
 }
 
 function onKey(/** @type {KeyboardEvent} */ event) {

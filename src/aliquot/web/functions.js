@@ -1,7 +1,7 @@
 import * as api from "./api.js";
 import { el, put, table } from "./ui.js";
 
-/** @param {import("./overview.js").View} view */
+/** @param {import("./app.js").View} view */
 export async function functions(view) {
   const actions = await api.ask("GET", "/api/v1/namespaces/_/actions?limit=200");
   if (view.signal.aborted) return;
@@ -10,7 +10,7 @@ export async function functions(view) {
     const packaged = action.namespace.split("/").slice(1).concat(action.name).join("/");
     const kind = (action.annotations || []).find((/** @type {any} */ note) => note.key === "exec");
     const link = `#/activations?name=${encodeURIComponent(packaged)}`;
-    return [packaged, kind ? kind.value : "", action.version, el("a", { href: link, "data-row": "" }, "calls"),
+    return [el("a", { href: `#/function/${encodeURIComponent(packaged)}` }, packaged), kind ? kind.value : "", action.version, el("a", { href: link, "data-row": "" }, "calls"),
       el("button", { type: "button", onclick: () => caller(form, packaged) }, "Call")];
   });
   put(view.place, el("h1", {}, "Functions"),

@@ -1,101 +1,89 @@
 import * as api from "./api.js";
-import { announce, duration, el, meter, put, size, table } from "./ui.js";
+import { deviceSlices, lineChart } from "./charts.js";
+import { follow } from "./live.js";
+import { duration, el, meter, put, repeat, shareOf, size, table } from "./ui.js";
 
-/** @typedef {{place: HTMLElement, argument: string, query: URLSearchParams, signal: AbortSignal, failed: (error: Error) => void}} View */
+const SPANS = { 60: "1 minute", 600: "10 minutes", 3600: "1 hour" };
+const RENEW_MS = 3000;
+const MAX_SHOWN = 50;
 
-const EVERY_MS = 1000;
-
-/**
- * Repeats a task until the page is left, and rests while the tab is hidden.
- * @param {View} view
- * @param {() => Promise<void>} task
- */
-export function repeat(view, task, everyMs = EVERY_MS) {
-  const turn = async () => {
-    if (view.signal.aborted) return;
-    if (!document.hidden) await task().then(() => announce(""), view.failed);
-    setTimeout(turn, everyMs);
-  };
-  setTimeout(turn, everyMs);
-}
-
-/** @param {View} view */
+/** @param {import("./app.js").View} view */
 export async function overview(view) {
-  const operator = api.session && api.session.operator;
-  const draw = async () => {
-    const status = await api.ask("GET", operator ? "/operator/v1/status" : "/api/v1/observe/overview");
-    if (!view.signal.aborted) put(view.place, ...content(status, Boolean(operator)));
+  const operator = Boolean(api.session && api.session.operator);
+  const last = Object.keys(SPANS).includes(view.query.get("last") || "") ? Number(view.query.get("last")) : 60;
+  const head = el("div");
+  const past = el("div");
+  const rest = el("div");
+  put(view.place, el("h1", {}, "Overview"), head, past, rest);
+  const drawPast = async () => {
+    const step = last > 1200 ? 60 : 1;
+    const [ran, counted] = await Promise.all([
+      api.ask("GET", `/api/v1/observe/slices?last=${last}`),
+      api.ask("GET", `/api/v1/observe/series?last=${last}&step=${step}`),
+    ]);
+    if (view.signal.aborted || past.contains(document.activeElement) || past.querySelector("details[open]")) return;
+    const { times, values } = counted;
+    const each = (/** @type {string} */ name) => ({ name: name.replace("_s", ""), values: values[name] });
+    put(past,
+      el("h2", {}, "What ran where"), spans(last), deviceSlices(ran),
+      el("h2", {}, "Calls over time"),
+      el("div", { class: "charts" },
+        lineChart(step === 1 ? "Calls per second" : "Calls per minute", times, [each("arrivals"), each("failed"), { name: "cold starts", values: values.cold }]),
+        lineChart("Waiting and running", times, [{ name: "waiting", values: values.queued }, each("running")])));
   };
-  await draw();
-  repeat(view, draw);
+  await follow(view, (state) => {
+    put(head, ...summary(state));
+    if (!rest.contains(document.activeElement)) put(rest, ...tables(state, operator));
+  });
+  repeat(view, drawPast, last > 60 ? 5 * RENEW_MS : RENEW_MS);
+  await drawPast();
 }
 
-/**
- * @param {any} status
- * @param {boolean} operator
- */
-function content(status, operator) {
-  const flows = [...status.flows].sort((a, b) => b.queued + b.in_flight - a.queued - a.in_flight);
-  const waiting = flows.reduce((sum, flow) => sum + flow.queued, 0);
-  const running = flows.reduce((sum, flow) => sum + flow.in_flight, 0);
+/** @param {number} last */
+function spans(last) {
+  return el("p", {}, Object.entries(SPANS).map(([seconds, text]) =>
+    [el("a", { href: `#/overview?last=${seconds}`, "aria-current": Number(seconds) === last ? "true" : undefined }, `last ${text}`), " "]));
+}
+
+/** @param {any} state */
+function summary(state) {
   return [
-    el("h1", {}, "Overview"),
-    status.stopping && el("p", { class: "bad" }, "The server is stopping."),
-    el("p", {}, `${waiting} calls wait, ${running} run. `, el("span", { class: "soft" }, `Policies: ${status.policies.join(", ")}`)),
-    el("div", { class: "cards" }, status.devices.map(device)),
-    flows.length ? functionTable(flows, operator) : firstSteps(),
-    operator && status.tenants && status.tenants.length ? tenantTable(status.tenants) : undefined,
-    status.sandboxes.length ? sandboxTable(status.sandboxes, operator) : undefined,
+    state.stopping && el("p", { class: "bad" }, "The server is stopping."),
+    el("p", {}, `${state.queued} calls wait, ${state.in_flight} run`, state.queued_others ? `; ${state.queued_others} of others wait` : "", ". ",
+      el("span", { class: "soft" }, `Policies: ${state.policies.join(", ")}`)),
+    el("div", { class: "cards" }, state.devices.map(device)),
   ];
 }
 
 /** @param {any} one */
 function device(one) {
   const memory = one.memory_bytes ? one.resident_bytes / one.memory_bytes : 0;
+  const used = one.utilisation === null || one.utilisation === undefined ? "" : `, used ${shareOf(one.utilisation)}`;
+  const lent = one.lent ? `, lent ${shareOf(one.lent)}` : "";
   return el("section", { class: "panel", "aria-label": `Device ${one.name}` },
     el("strong", {}, one.name), " ", el("span", { class: "soft" }, one.kind),
     el("div", {}, `runs ${one.running} of ${one.slots}`, one.others ? ` (${one.others} of others)` : ""),
     meter(`${one.name} runs`, one.slots ? one.running / one.slots : 0),
-    el("div", {}, `shares in use ${Math.round(100 * one.shares_used)} %`),
+    el("div", {}, `shares: asked ${shareOf(one.shares_used)}${used}${lent}`),
     meter(`${one.name} shares`, one.shares_used),
     one.memory_bytes ? [el("div", {}, `memory ${size(one.resident_bytes)} of ${size(one.memory_bytes)}`), meter(`${one.name} memory`, memory)] : undefined);
 }
 
 /**
- * @param {any[]} flows
+ * @param {any} state
  * @param {boolean} operator
  */
-function functionTable(flows, operator) {
-  const heads = [...(operator ? ["tenant"] : []), "function", ">waiting", ">running", ">sandboxes", ">calls so far", ">run estimate", ">weight"];
-  return table("Functions", heads, flows.map((flow) => [
-    ...(operator ? [flow.tenant] : []),
-    flow.misfit ? [flow.function, el("div", { class: "bad" }, flow.misfit)] : flow.function,
-    flow.queued, flow.in_flight, flow.sandboxes, flow.arrivals, duration(flow.run_estimate_s), flow.weight,
-  ]));
-}
-
-/** @param {any[]} tenants */
-function tenantTable(tenants) {
-  const fields = Object.keys(tenants[0]);
-  const cell = (/** @type {unknown} */ value) => (typeof value === "number" ? Number(value.toPrecision(3)) : value);
-  return table("Tenants: due and got parts", fields.map((field) => (typeof tenants[0][field] === "number" ? ">" : "") + field.replaceAll("_", " ")),
-    tenants.map((tenant) => fields.map((field) => cell(tenant[field]))));
-}
-
-/**
- * @param {any[]} sandboxes
- * @param {boolean} operator
- */
-function sandboxTable(sandboxes, operator) {
-  const heads = ["sandbox", ...(operator ? ["tenant"] : []), "function", "device", "state", ">calls"];
-  return table("Sandboxes", heads, sandboxes.map((one) => [
-    one.sandbox, ...(operator ? [one.tenant] : []), one.function, one.device, one.state, one.uses]));
-}
-
-function firstSteps() {
-  return el("section", { class: "panel" },
-    el("h2", {}, "First steps"),
-    el("p", {}, "There is no function yet. Write one, and deploy it:"),
-    el("pre", { tabindex: "0" }, 'import aliquot\n\napp = aliquot.App("tiny")\n\n\n@app.function(gpu=0.5)\ndef greet(name: str = "you"):\n    return f"Hello, {name}"\n'),
-    el("pre", { tabindex: "0" }, "aliquot deploy tiny.py\naliquot invoke tiny.greet"));
+function tables(state, operator) {
+  const flows = [...state.flows].sort((a, b) => b.queued + b.in_flight - a.queued - a.in_flight || b.arrivals - a.arrivals).slice(0, MAX_SHOWN);
+  const heads = [...(operator ? ["namespace"] : []), "function", ">waiting", ">running", ">sandboxes", ">calls so far", ">run estimate", ">weight"];
+  const rows = flows.map((flow) => [
+    ...(operator ? [flow.tenant] : []), flow.misfit ? [flow.function, el("div", { class: "bad" }, flow.misfit)] : flow.function,
+    flow.queued, flow.in_flight, flow.sandboxes, flow.arrivals, duration(flow.run_estimate_s), flow.weight]);
+  const boxes = state.sandboxes.slice(0, MAX_SHOWN).map((/** @type {any} */ one) => [
+    one.sandbox, ...(operator ? [one.tenant] : []), one.function, one.device, one.state, one.uses]);
+  return [
+    rows.length ? table(`The busiest ${rows.length} of ${state.flow_count} functions`, heads, rows)
+      : el("p", {}, "There is no function yet. ", el("a", { href: "#/start" }, "First steps")),
+    boxes.length > 0 && table(`${boxes.length} of ${state.sandbox_count} sandboxes`, ["sandbox", ...(operator ? ["namespace"] : []), "function", "device", "state", ">calls"], boxes),
+  ];
 }

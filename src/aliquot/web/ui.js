@@ -114,3 +114,66 @@ export function announce(text) {
   const live = document.getElementById("live");
   if (live) live.textContent = shown(text);
 }
+
+/** @param {number | null | undefined} part */
+export function shareOf(part) {
+  return part === null || part === undefined ? "" : `${Math.round(100 * part)} %`;
+}
+
+const EVERY_MS = 1000;
+
+/**
+ * Repeats a task until the page is left, and rests while the tab is hidden.
+ * @param {import("./app.js").View} view
+ * @param {() => Promise<void>} task
+ */
+export function repeat(view, task, everyMs = EVERY_MS) {
+  const turn = async () => {
+    if (view.signal.aborted) return;
+    if (!document.hidden) await task().then(() => announce(""), view.failed);
+    setTimeout(turn, everyMs);
+  };
+  setTimeout(turn, everyMs);
+}
+
+/**
+ * A link to a call. The operator's names its namespace.
+ * @param {string} id
+ * @param {string} [namespace]
+ */
+export function callLink(id, namespace) {
+  const query = namespace ? `?namespace=${encodeURIComponent(namespace)}` : "";
+  return el("a", { href: `#/activation/${id}${query}`, "data-row": "" }, `…${id.slice(-10)}`);
+}
+
+/**
+ * A field of a form of filters.
+ * @param {string} label
+ * @param {string} value
+ * @param {Record<string, any>} [more]
+ */
+export function field(label, value, more = {}) {
+  const input = /** @type {HTMLInputElement} */ (el("input", { type: "text", value, ...more }));
+  return { input, shown: el("label", {}, label, input) };
+}
+
+/**
+ * @param {string} label
+ * @param {string} value
+ * @param {string[]} choices the first one may be empty
+ * @param {string} all the text of the empty one
+ */
+export function choice(label, value, choices, all) {
+  const input = /** @type {HTMLSelectElement} */ (el("select", {}, choices.map((one) => el("option", { value: one, selected: one === value }, one.replace("_", " ") || all))));
+  return { input, shown: el("label", {}, label, input) };
+}
+
+/**
+ * Goes to a page with these filters. Empty ones are left out.
+ * @param {string} page
+ * @param {Record<string, string>} filters
+ */
+export function goTo(page, filters) {
+  const query = new URLSearchParams(Object.entries(filters).filter(([, value]) => value));
+  location.hash = `#/${page}${query.size ? `?${query}` : ""}`;
+}

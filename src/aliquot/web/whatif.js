@@ -1,11 +1,10 @@
 import * as api from "./api.js";
-import { repeat } from "./overview.js";
-import { duration, el, put, table } from "./ui.js";
+import { duration, el, put, repeat, table } from "./ui.js";
 
 const SPANS = { 600: "10 minutes", 3600: "hour", 21600: "6 hours", 86400: "day" };
 const PATH = "/operator/v1/whatif";
 
-/** @param {import("./overview.js").View} view */
+/** @param {import("./app.js").View} view */
 export async function whatif(view) {
   let state = await api.ask("GET", PATH);
   if (view.signal.aborted) return;

@@ -1,10 +1,9 @@
 import * as api from "./api.js";
-import { repeat } from "./overview.js";
-import { clock, duration, el, put, table } from "./ui.js";
+import { clock, duration, el, put, repeat, table } from "./ui.js";
 
 const EXECUTIONS = "/api/v1/namespaces/_/executions";
 
-/** @param {import("./overview.js").View} view */
+/** @param {import("./app.js").View} view */
 export async function workflows(view) {
   const list = el("div");
   put(view.place, el("h1", {}, "Workflows"), list);
@@ -30,7 +29,7 @@ function status(text) {
   return el("span", { class: /FAILED|TIMED_OUT|ABORTED/.test(text) ? "bad" : undefined }, text.toLowerCase().replaceAll("_", " "));
 }
 
-/** @param {import("./overview.js").View} view */
+/** @param {import("./app.js").View} view */
 export async function execution(view) {
   const id = view.argument.replace(/[^0-9a-f]/g, "");
   const path = `${EXECUTIONS}/${id}`;

@@ -26,7 +26,7 @@ MAX_WRONG_KEYS_PER_MINUTE = 10
 _AS = "/as/"  # and a namespace: for whom the operator asks
 _MAX_LOGIN_BYTES = 4 * KIB
 _OBSERVE = "/api/v1/observe/"
-_PASSED_ON = ("/api/v1/namespaces/", _OBSERVE)
+_PASSED_ON = ("/api/v1/namespaces/", "/api/v1/datasets", _OBSERVE)
 _OPERATOR = "/operator/v1/"
 _PAGE: Headers = ((b"content-type", b"text/html; charset=utf-8"), (b"cache-control", b"no-store"))
 _FOREVER = (b"cache-control", b"public, max-age=31536000, immutable")

@@ -45,6 +45,7 @@ from aliquot.live.gateway.resources.openapi import OpenApiEndpoints
 from aliquot.live.gateway.resources.operator import OperatorEndpoints
 from aliquot.live.gateway.resources.overview import OverviewEndpoints
 from aliquot.live.gateway.resources.sessions import SessionEndpoints
+from aliquot.live.gateway.resources.settings import ServerFacts, SettingsEndpoints
 from aliquot.live.gateway.resources.timelines import TimelineEndpoints
 from aliquot.live.gateway.resources.whatif import WhatIfEndpoints
 from aliquot.live.gateway.settings import GatewaySettings
@@ -52,9 +53,7 @@ from aliquot.live.gateway.web.handler import WebActions, WebRoute
 from aliquot.live.gateway.web.running import WebActionRunner
 from aliquot.live.gateway.web.target import PREFIX as WEB
 from aliquot.live.gateway.web.target import WebTargets
-from aliquot.live.history.historian_process import HistorianProcess
-from aliquot.live.history.questions import HistoryQuestions
-from aliquot.live.history.whatif_runs import WhatIfRuns
+from aliquot.live.history.services import HistoryServices, make_history
 from aliquot.live.invocations.kernel_trials import KernelTrials
 from aliquot.live.invocations.metrics import Metrics
 from aliquot.live.invocations.platform import Platform
@@ -90,18 +89,18 @@ class Gateway:
         metrics: Metrics | None = None,
         payloads: MappingBudget | None = None,
         connections: Connections | None = None,
-        history: HistoryQuestions | None = None,
+        history: HistoryServices | None = None,
         counters: PlatformCounters | None = None,
-        historian: HistorianProcess | None = None,
-        whatif: WhatIfRuns | None = None,
         trials: KernelTrials | None = None,
         objects: ObjectRegistry | None = None,
         forecaster: ForecasterProcess | None = None,
+        facts: ServerFacts | None = None,
     ) -> None:
         """Put the parts together. Parts that are not given are made here, without buffers shared with sandboxes."""
         self._platform = platform
         self._trials = trials
         self._forecaster = forecaster
+        self._facts = facts or ServerFacts()
         self._objects = objects or ObjectRegistry(store, Path(gettempdir(), "aliquot-without-objects"))
         self._catalogue = catalogue
         self._store = store
@@ -127,9 +126,8 @@ class Gateway:
         self.alarms = AlarmScheduler(store, catalogue, self._dispatcher.fire, expect=self._dispatcher.expect)
         self.responses = ResponseCounts()
         self._counters = counters
-        self._history = history or HistoryQuestions(store, None)
-        self.historian = historian or HistorianProcess(store, None)
-        self._whatif = whatif or WhatIfRuns(store, None)
+        self.history = history or make_history(store, None)
+        self.historian = self.history.historian
         self._operator_token = operator_token
         self._operator_auth = OperatorAuth(operator_token)
         self.request_ids = RequestIds()
@@ -182,11 +180,12 @@ class Gateway:
             *SecretEndpoints(self._secrets, catalogue).endpoints(),
             *VolumeEndpoints(self.fabric, catalogue, settings).endpoints(),
             *ActivationEndpoints(platform, store, self._responses).endpoints(),
-            *TimelineEndpoints(platform, self._history).endpoints(),
-            *HistoryEndpoints(self.historian).endpoints(),
-            *OverviewEndpoints(platform).endpoints(),
-            *WhatIfEndpoints(self._whatif).endpoints(),
+            *TimelineEndpoints(platform, self.history.timelines).endpoints(),
+            *HistoryEndpoints(self.history.historian).endpoints(),
+            *OverviewEndpoints(platform, self._responses).endpoints(),
+            *WhatIfEndpoints(self.history.whatif).endpoints(),
             *ForesightEndpoints(platform).endpoints(),
+            *SettingsEndpoints(platform, store, self._facts).endpoints(),
             *ExecutionEndpoints(platform, store, catalogue, self._metrics, self._responses).endpoints(),
             *GraphEndpoints(platform.workflows, store, catalogue).endpoints(),
             *SessionEndpoints(self.sessions).endpoints(),

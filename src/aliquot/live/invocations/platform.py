@@ -98,6 +98,9 @@ class Platform(Protocol):
 
     def set_weight(self, namespace: Namespace) -> None: ...
 
-    def status(self) -> dict[str, Any]:
-        """Return devices, flows with virtual time, sandboxes and counts as plain JSON values, for `aliquot top`."""
+    def status(self, *, with_processes: bool = True) -> dict[str, Any]:
+        """Return devices, flows with virtual time, sandboxes and counts as plain JSON values, for `aliquot top`.
+
+        Without the processes of sandboxes it reads no file, and takes a tenth of the time.
+        """
         ...

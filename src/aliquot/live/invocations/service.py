@@ -326,11 +326,11 @@ class Service:
         self._engine.post(TenantWeightSet(namespace.name, namespace.weight))
         self._node.set_weight(namespace.name, namespace.weight)
 
-    def status(self) -> dict[str, Any]:
-        parts = (self.scheduler, self._node.usage(), self._node.build_status(), self._engine.now())
+    def status(self, *, with_processes: bool = True) -> dict[str, Any]:
+        usage = self._node.usage() if with_processes else ()
+        parts = (self.scheduler, usage, self._node.build_status(), self._engine.now())
         found = describe(*parts, calls=len(self.calls), stopping=self.registry.stopping)
-        found["tenants"] = self._shares.rows()
-        found["profiler"] = self.profiler.status()
+        found |= {"tenants": self._shares.rows(), "profiler": self.profiler.status()}
         if self.ahead.is_on:
             found["capacity"], found["moves"] = to_builtins(self.ahead.capacity()), self.ahead.moves()
         if self.forecaster is not None:

@@ -216,6 +216,24 @@ class HistoryStream(EventStream):
             self.fail(STOPPING)
 
 
+class TickStream(EventStream):
+    """A stream of the state of the platform, each second. A reader that is slow misses ticks."""
+
+    def __init__(self, limits: ResponseLimits, transaction: str) -> None:
+        super().__init__(limits, transaction)
+        self._sent: dict[str, bytes] = {}
+
+    def tick(self, parts: dict[str, bytes]) -> bool:
+        """Send the JSON of the parts that have changed since the last tick. Return whether the reader was ready."""
+        if self._queue:
+            return False
+        changed = {name: part for name, part in parts.items() if self._sent.get(name) != part}
+        self._sent = parts
+        fields = b",".join(b'"%b":%b' % (name.encode(), part) for name, part in changed.items())
+        self._add(b"tick", b"", b"{%b}" % fields)
+        return True
+
+
 def _pieces(events: list[tuple[bytes, Body, Reservation | None]]) -> Iterator[bytes]:
     """Join small events, and cut large ones into pieces."""
     small: list[bytes] = []

@@ -6,13 +6,19 @@ The historian answers them, in a process of its own. A namespace sees its own pa
 import time
 from typing import Any
 
-from aliquot.live.gateway.http.query import number
+from aliquot.live.gateway.http.query import epoch, number
 from aliquot.live.gateway.http.refusal import Refusal, malformed_query
 from aliquot.live.gateway.http.routing import Endpoint, EndpointAccess, Query, Request, Response
 from aliquot.live.history.historian_process import HistorianBusyError, HistorianError, HistorianProcess
 from aliquot.live.history.index.searching import FAILED, MAX_FOUND, OPEN, STATUSES, FoundCalls
 from aliquot.live.history.index.series import KEPT, MEASURES, MINUTE_S, SECOND_S
-from aliquot.live.history.index.telling import MAX_DECISIONS_SHOWN, DecisionsAnswer, FiguresAnswer, SlicesAnswer
+from aliquot.live.history.index.telling import (
+    MAX_DECISIONS_SHOWN,
+    DecisionsAnswer,
+    FiguresAnswer,
+    SeriesAnswer,
+    SlicesAnswer,
+)
 from aliquot.live.history.messages import (
     DecisionList,
     DeviceSlices,
@@ -77,7 +83,7 @@ class HistoryEndpoints:
                      {200: DecisionsAnswer}, query=decisions, **observer),
             Endpoint("GET", f"{_PATH}/slices", self.slices, "What ran on each device over time", {200: SlicesAnswer},
                      query=(_LAST,), **observer),
-            Endpoint("GET", f"{_PATH}/series", self.series, "Counts of calls over time", {200: dict},
+            Endpoint("GET", f"{_PATH}/series", self.series, "Counts of calls over time", {200: SeriesAnswer},
                      query=series, **observer),
             Endpoint("GET", f"{_PATH}/figures", self.figures, "The calls of a function in numbers",
                      {200: FiguresAnswer}, query=named, **observer),
@@ -93,7 +99,7 @@ class HistoryEndpoints:
             Search(
                 viewer=_viewer(request), namespace=_namespace(request), status=status, **texts,
                 min_duration_s=_seconds(fields, "duration", 0.0), min_wait_s=_seconds(fields, "wait", 0.0),
-                since_s=_seconds(fields, "since", 0.0) / 1000, upto_s=_seconds(fields, "upto", 0.0) / 1000,
+                since_s=(epoch(fields, "since") or 0) / 1000, upto_s=(epoch(fields, "upto") or 0) / 1000,
                 cursor=_text(fields, "cursor"), limit=_limit(fields, 100, MAX_FOUND),
             )
         )  # fmt: skip

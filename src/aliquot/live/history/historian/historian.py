@@ -16,7 +16,7 @@ from aliquot.live.history.historian.wait_causes import WaitCauses
 from aliquot.live.history.index.calls import MAX_CALLS, IndexedCall
 from aliquot.live.history.index.journal_index import CallRecord, JournalIndex
 from aliquot.live.history.index.searching import search
-from aliquot.live.history.index.telling import decisions_of, figures_of, slices_of
+from aliquot.live.history.index.telling import SeriesAnswer, decisions_of, figures_of, slices_of
 from aliquot.live.history.messages import (
     DecisionList,
     DeviceSlices,
@@ -151,13 +151,17 @@ class Historian:
             case FunctionFigures():
                 return figures_of(index.calls, question, time.time(), complete=complete)
             case SeriesOf():
-                tenant = question.viewer.tenant or question.namespace
-                begin, end = int(max(question.begin_s, question.viewer.since_s)), int(question.end_s)
-                columns = index.series.read(tenant, question.names, begin, end, question.step_s)
-                return {**columns._asdict(), "complete": complete, "namespaces": self._namespaces(question)}
+                return self._series(question)
 
-    def _namespaces(self, question: SeriesOf) -> list[str]:
-        return self.index.series.namespaces if question.viewer.is_operator else []
+    def _series(self, question: SeriesOf) -> SeriesAnswer:
+        viewer, series = question.viewer, self.index.series
+        begin, end = int(max(question.begin_s, viewer.since_s)), int(question.end_s)
+        columns = series.read(viewer.tenant or question.namespace, question.names, begin, end, question.step_s)
+        totals: dict[str, dict[str, float]] = {}
+        for name in series.namespaces if viewer.is_operator else ():
+            own = series.read(name, question.names, begin, end, question.step_s).values
+            totals[name] = {measure: sum(values) for measure, values in own.items()}
+        return SeriesAnswer(columns.step, columns.times, columns.values, totals, self.complete)
 
     def _close_followers(self) -> None:
         for follower in (self._journal, self._records):

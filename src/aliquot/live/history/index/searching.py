@@ -39,9 +39,9 @@ class FoundCalls(Struct, frozen=True, rename="camel"):
 
     calls: list[FoundCall]
     cursor: str  # for the next part; empty after the last
-    looked: int  # calls that were compared
-    indexed: int  # calls that are in the index, of all namespaces if the operator asks
-    oldest: float | None  # when the oldest of them arrived
+    looked: int  # own calls that were compared
+    indexed: int | None  # calls that are in the index; only the operator is told
+    oldest: float | None  # when the oldest of them arrived; only the operator is told
     complete: bool  # whether the index has all that the journal has
     explained_since: float | None = None  # the causes of waits are known from here on, if the search names one
 
@@ -65,17 +65,18 @@ def search(calls: CallTable, query: Search, *, complete: bool, explained_since: 
     """Return the calls that match, from the newest or from those after the cursor on."""
     limit = min(max(1, query.limit), MAX_FOUND)
     found: list[FoundCall] = []
-    looked, last = 0, ""
+    looked, cursor = 0, ""
     for call in calls.newest_first(calls.get(query.cursor) if query.cursor else None):
-        looked += 1
-        if call.arrived < query.since_s:
+        if not may_see(query.viewer, call) or call.arrived < query.since_s:
             continue
-        if may_see(query.viewer, call) and _matches(query, call):
+        looked += 1
+        if _matches(query, call):
             if len(found) == limit:
-                return FoundCalls(found, last, looked, len(calls), calls.oldest_s, complete, explained_since)
+                cursor = found[-1].activation_id
+                break
             found.append(shown(call))
-            last = call.id
-    return FoundCalls(found, "", looked, len(calls), calls.oldest_s, complete, explained_since)
+    indexed, oldest_s = (len(calls), calls.oldest_s) if query.viewer.is_operator else (None, None)
+    return FoundCalls(found, cursor, looked, indexed, oldest_s, complete, explained_since)
 
 
 def shown(call: IndexedCall) -> FoundCall:

@@ -219,6 +219,16 @@ def figures_of(calls: CallTable, query: FunctionFigures, now_s: float, *, comple
     )
 
 
+class SeriesAnswer(Struct, frozen=True):
+    """Counts over time as columns. For the operator with the sums of each namespace."""
+
+    step: int
+    times: list[int]
+    values: dict[str, list[float]]
+    totals: dict[str, dict[str, float]]
+    complete: bool
+
+
 def _device_seconds(call: IndexedCall) -> float:
     return (call.run_s or 0.0) * len(call.devices)
 

@@ -228,8 +228,8 @@ class Composer:
     def set_weight(self, namespace: Namespace) -> None:
         self._service.set_weight(namespace)
 
-    def status(self) -> dict[str, Any]:
-        return self._service.status()
+    def status(self, *, with_processes: bool = True) -> dict[str, Any]:
+        return self._service.status(with_processes=with_processes)
 
     # --- recovery --------------------------------------------------------------------
 
