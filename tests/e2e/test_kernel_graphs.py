@@ -10,6 +10,7 @@ import struct
 from threading import Thread
 
 import pytest
+from places import EXAMPLES
 
 from aliquot.kernels.tensors import make_header, read_header
 from aliquot.testing.client import from_pairs
@@ -297,6 +298,16 @@ def test_a_graph_for_cuda_says_that_there_is_no_driver(client):
     answer = put(client, "for-cuda", json.dumps(document))
     assert answer.status_code == 400
     assert "graphs of form cuda need NVIDIA's driver library" in answer.json()["error"]
+
+
+def test_a_solver_ends_by_itself_on_the_platform(client):
+    jacobi = (EXAMPLES / "kernels" / "jacobi.json").read_text()
+    client.deploy("jacobi", jacobi, kind="kernel:1")
+    result = client.result("jacobi", {"inputs": {"b": [1.0] * 32}})
+    assert 1 < result["kernels"]["iterations"] < json.loads(jacobi)["iterations"]
+    u = result["outputs"]["u"]
+    left = [2 * u[i] - (u[i - 1] if i else 0) - (u[i + 1] if i < 31 else 0) for i in range(32)]
+    assert left == pytest.approx([1.0] * 32, abs=0.01)
 
 
 def test_the_same_graph_put_again_is_not_tried_out_again(client):

@@ -149,3 +149,18 @@ def test_a_call_whose_outputs_have_no_room_is_refused(client):
     assert full.status_code == 507
     assert "--limit objects_per_namespace_bytes" in full.json()["error"]
     assert get_object(client, "y") is None
+
+
+def test_a_sequence_of_graphs_hands_arrays_on_without_leaving_the_device(client):
+    """Outputs become the inputs of equal names. Here the second graph has the input `y` and the output `z`."""
+    second = SCALED.replace('"y"', '"z"').replace('"x"', '"y"')
+    client.deploy("second", second, kind="kernel:1")
+    code = {"exec": {"kind": "sequence", "components": ["/_/scaled", "/_/second"]}}
+    assert client.put("actions/both", json=code).status_code == 200
+    record = client.call("both", {"inputs": {"x": ONES}})
+    result = record["response"]["result"]
+    assert result["outputs"] == {"z": [4.0] * 8}
+    assert (result["kernels"]["bytesIn"], result["kernels"]["bytesOut"]) == (0, 32)
+    assert client.get("objects?prefix=sequences").json() == [], "nothing is stored"
+    first = client.get(f"activations/{record['logs'][0]}").json()
+    assert first["response"]["result"]["kernels"]["bytesOut"] == 0

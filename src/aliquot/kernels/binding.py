@@ -67,7 +67,18 @@ class KernelCall(Struct, frozen=True):
 
 def bind_json(graph: KernelGraph, body: Json) -> KernelCall:
     """Return the call that a JSON body makes, or raise `GraphRefused` with every mistake."""
-    return _bind(graph, body, {})
+    return _bind(graph, handed_on(graph, body), {})
+
+
+def handed_on(graph: KernelGraph, body: Json) -> Json:
+    """Return a body in which the outputs of the graph before in a sequence are inputs, those of equal names."""
+    if not isinstance(body, dict) or "kernels" not in body or not isinstance(body.get("outputs"), dict):
+        return body
+    known = graph.named(INPUT)
+    inputs = {name: value for name, value in body["outputs"].items() if name in known}
+    given = body.get("inputs")
+    rest = {key: value for key, value in body.items() if key not in ("kernels", "outputs", "inputs")}
+    return rest | {"inputs": (given if isinstance(given, dict) else {}) | inputs}
 
 
 def bind_file(graph: KernelGraph, file: TensorFile) -> KernelCall:

@@ -142,6 +142,15 @@ def test_an_entry_that_does_not_fit_its_file_is_refused(fields, reason):
 NUMPY = {name: name for name in DTYPES if name not in ("bool", "bf16")} | {"bool": "?"}
 
 
+def test_the_outputs_of_the_graph_before_are_inputs_of_equal_names(graph):
+    before = {"kernels": {"hits": 1}, "outputs": {"x": {"key": "k"}, "other": [1]}, "literals": {"count": 3}}
+    call = bind_json(graph, before)
+    assert call.inputs == {"x": ObjectInput("k")}
+    assert (call.outputs, call.literals["count"]) == ({}, 3)
+    with pytest.raises(GraphRefused, match="input 'x': is missing"):
+        bind_json(graph, before | {"outputs": {"other": [1]}})
+
+
 @pytest.mark.parametrize("dtype", NUMPY)
 def test_arrays_have_the_bytes_that_numpy_gives_them(dtype):
     values = np.array([[[0, 1, 1], [1, 0, 1]], [[1, 1, 0], [0, 0, 1]]]).astype(NUMPY[dtype])

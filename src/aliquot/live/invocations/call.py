@@ -57,7 +57,7 @@ class SharedArguments:
         self.buffer = buffer  # the large buffers of the arguments
         self.reply_buffers = reply_buffers  # of the calling sandbox, for the large buffers of the result
         self.handed = handed  # the payload is a pickle that the previous component returned
-        self.hands_on = hands_on  # the next component takes such a pickle
+        self.hands_on = hands_on  # the next component takes such a pickle, or the arrays of a graph
         self.objects = objects  # the payload is a container of objects, whose large buffers are here
 
 

@@ -17,6 +17,7 @@ class NamedOutput(Struct, frozen=True):
     size: int
     stay: bool = False  # it is left on the device, and written after the call
     expires: bool = False  # nobody has named it, so it is kept for a day
+    handed: bool = False  # it is for the next graph of a sequence alone, and is not stored
 
 
 class CallObjects(Struct):

@@ -7,7 +7,7 @@ After a restart they are looked up again. Outputs are stored when the run has en
 import json
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Raw, Struct
@@ -34,6 +34,7 @@ KEPT_MS = 86_400_000  # outputs of calls that nobody waits for
 class _Named(Struct):
     inputs: dict[str, Raw] = {}
     outputs: dict[str, Raw] = {}
+    kernels: dict[str, Any] = {}
 
 
 class _Target(Struct):
@@ -66,9 +67,12 @@ class KernelObjects:
         for name, size in graph_needs(call.resolved.action).outputs.items():
             if name in found.outputs:
                 outputs[name] = NamedOutput(found.outputs[name].key, size, found.outputs[name].stay)
+            elif call.shared is not None and call.shared.hands_on and len(outputs) < MAX_NAMED:
+                outputs[name] = NamedOutput(f"sequences/{call.id}/{name}", size, stay=True, handed=True)
             elif call.durable and not call.cause and len(outputs) < MAX_NAMED:
                 outputs[name] = NamedOutput(f"calls/{call.id}/{name}", size, expires=True)
-        if outputs and (problem := objects.lacks_room(tenant, [output.size for output in outputs.values()])):
+        stored = [output.size for output in outputs.values() if not output.handed]
+        if stored and (problem := objects.lacks_room(tenant, stored)):
             raise ObjectsRefusedError(507, problem)
         if inputs or outputs:
             call.objects = CallObjects(inputs, outputs)
@@ -110,7 +114,9 @@ class KernelObjects:
     async def _store(self, objects: ObjectRegistry, tenant: str, output: NamedOutput, memory: OutputMemory) -> None:
         """Store an output now, or when its executor has written it."""
         expires = now_ms() + KEPT_MS if output.expires else 0
-        if output.stay:
+        if output.handed:
+            objects.pending.hand_on(tenant, output.key, memory)
+        elif output.stay:
             put = partial(objects.put_memory, tenant, output.key, memory, expires)
             objects.pending.add(tenant, output.key, memory, put)
         else:
@@ -145,6 +151,8 @@ def _references(call: Call) -> _References:
         named = msgspec.json.decode(text, type=_Named) if b'"key"' in text else _Named()
     except (msgspec.DecodeError, TensorError):
         return _References((), {})
+    if named.kernels:  # the answer of the graph before in a sequence, whose outputs are inputs
+        named.inputs, named.outputs = named.inputs | named.outputs, {}
     inputs = [target.key for raw in named.inputs.values() if (target := _target(raw)) is not None]
     outputs = {name: target for name, raw in named.outputs.items() if (target := _target(raw)) is not None}
     return _References(tuple(dict.fromkeys(inputs)), outputs)

@@ -14,6 +14,7 @@ log = structlog.get_logger("aliquot.objects")
 
 LOST = "The object {!r} is gone: its executor ended before it was written. It was the output of a call with `stay`."
 MAX_LOST = 1000  # keys that are remembered
+HANDED_KEPT_S = 60.0  # outputs for the next graph of a sequence, which takes them within milliseconds
 MAX_TOKENS = 10_000
 
 Store = Callable[[Callable[[], bool]], Awaitable[str]]  # stores the bytes if it is still wanted; returns their digest
@@ -38,6 +39,13 @@ class PendingObjects:
 
     def find(self, namespace: str, key: str) -> PendingObject | None:
         return self._pending.get((namespace, key))
+
+    def hand_on(self, namespace: str, key: str, memory: OutputMemory) -> None:
+        """Keep an output for the next graph of a sequence, which finds it by this key. It is never stored."""
+        pending = self._pending[namespace, key] = PendingObject(memory)
+        pending.settled.set()  # it never becomes an object
+        loop = asyncio.get_running_loop()
+        loop.call_later(HANDED_KEPT_S, self._pending.pop, (namespace, key), None)
 
     def why_lost(self, namespace: str, key: str) -> str | None:
         return self._lost.get((namespace, key))

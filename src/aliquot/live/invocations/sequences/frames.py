@@ -16,7 +16,7 @@ from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.invocations.sequences import payloads, texts
 from aliquot.live.node.base import BufferHandle, Status
 from aliquot.live.store.errors import AccessDeniedError, NotFoundError
-from aliquot.live.store.records import FullName
+from aliquot.live.store.records import KERNEL, FullName
 
 Resolve: TypeAlias = Callable[[FullName], ResolvedAction]  # raises `NotFoundError` and `AccessDeniedError`
 
@@ -196,11 +196,12 @@ class SequenceFrame(Frame):
         return RunComponent(resolved, payload, chained=chained, handed=so_far.handed, hands_on=hands_on)
 
     def _hands_on(self, resolved: ResolvedAction) -> bool:
-        """Return whether this action and the next one are SDK functions."""
-        if not self._remaining or not _takes_pickles(resolved):
+        """Return whether this action and the next one are both SDK functions or both kernel graphs."""
+        if not self._remaining or not (_takes_pickles(resolved) or _is_graph(resolved)):
             return False
         try:
-            return _takes_pickles(self._resolve(self._remaining[0]))
+            following = self._resolve(self._remaining[0])
+            return _takes_pickles(following) if _takes_pickles(resolved) else _is_graph(following)
         except (NotFoundError, AccessDeniedError):  # reported when its turn comes
             return False
 
@@ -219,6 +220,10 @@ class SequenceFrame(Frame):
             chain.append(resolved)
         self._following = len(chain)
         return tuple(chain)
+
+
+def _is_graph(resolved: ResolvedAction) -> bool:
+    return resolved.action.exec.kind == KERNEL
 
 
 class ConductorFrame(Frame):
