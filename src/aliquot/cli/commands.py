@@ -54,6 +54,7 @@ COMMANDS = {
     "forecast": CommandEntry("forecast.app", OPERATE),
     "model": CommandEntry("model.app", OPERATE),
     "namespace": CommandEntry("namespace.app", OPERATE),
+    "node": CommandEntry("node.app", OPERATE),
     "token": CommandEntry("token.token", OPERATE),
     "backup": CommandEntry("backup.backup", OPERATE),
     "restore": CommandEntry("backup.restore", OPERATE),

@@ -23,6 +23,7 @@ from aliquot.sdk.running import add_server, remove_server
 from aliquot.sdk.units import read_ms
 
 if TYPE_CHECKING:
+    from aliquot.live.node.cluster import MakeCluster
     from aliquot.live.server import Ready
     from aliquot.live.settings import ServerSettings, Tls
 
@@ -182,6 +183,21 @@ def up(
     ] = None,
     grace: Annotated[float, typer.Option(min=0, help="The seconds that running calls get when the server stops.")] = 30,
     session_idle: Annotated[str, typer.Option(help="A session ends when it is not used for this long.")] = "30m",
+    cluster: Annotated[
+        bool, typer.Option("--cluster", help="Let other machines join as nodes (`aliquot node join`).")
+    ] = False,
+    node_host: Annotated[str, typer.Option(help="The address on which nodes connect, with --cluster.")] = "0.0.0.0",  # noqa: S104
+    node_port: Annotated[
+        int, typer.Option(min=0, max=65535, help="The port on which nodes connect. 0 takes a free one.")
+    ] = 3235,
+    node_transport: Annotated[
+        str, typer.Option(help="How nodes connect: tls, or tcp without encryption for a network that is your own.")
+    ] = "tls",
+    node_suspect: Annotated[str, typer.Option(help="A silent node gets no new work after this time.")] = "2s",
+    node_lost: Annotated[str, typer.Option(help="A silent node is lost after this time.")] = "10s",
+    node_wait: Annotated[
+        str, typer.Option(help="Calls that fit on no node wait this long for one, after a node was lost.")
+    ] = "5m",
     keep_days: Annotated[float, typer.Option(min=0, help="The days for which activations and journal are kept.")] = 7,
     keep_size: Annotated[str, typer.Option(help="The maximum size of the activations and of the journal.")] = "4GiB",
     usage_size: Annotated[
@@ -230,6 +246,7 @@ def up(
                 batching=absolute_name(batching),
                 provisioning=absolute_name(provisioning),
                 admission=absolute_name(admission),
+                node_wait_s=read_ms(node_wait, "--node-wait") / 1000,
             ),
             fabric=read_fabric(data.expanduser(), cache_size, cache_dir, prefetch_bandwidth, cache_eviction, learning),
             host=host,
@@ -255,9 +272,24 @@ def up(
 
         set_up_logs()
         try:
-            serve(settings, ServerReports(lambda ready: _announce(ready, settings), _stopping(grace)), probe)
+            make_cluster = (
+                _make_cluster(node_host, node_port, node_transport, node_suspect, node_lost) if cluster else None
+            )
+            reports = ServerReports(lambda ready: _announce(ready, settings), _stopping(grace))
+            serve(settings, reports, probe, make_cluster)
         finally:
             remove_server()
+
+
+def _make_cluster(host: str, port: int, transport: str, suspect: str, lost: str) -> "MakeCluster":
+    """Return the function that makes the server the head of a cluster. Raises `InputError`."""
+    from aliquot.cluster.head.cluster import Cluster, ClusterSettings, check_settings
+    from aliquot.cluster.liveness import LivenessLimits
+
+    suspect_s, lose_s = read_ms(suspect, "--node-suspect") / 1000, read_ms(lost, "--node-lost") / 1000
+    limits = LivenessLimits(min(0.5, suspect_s / 4), suspect_s, lose_s)
+    settings = check_settings(ClusterSettings(host, port, transport, limits))
+    return lambda parts: Cluster(settings, parts)
 
 
 def _stopping(grace_s: float) -> Callable[[int], None]:
@@ -309,6 +341,9 @@ def _announce(ready: "Ready", settings: "ServerSettings") -> None:
         )
         output.print(f"{found_by} On other machines set:\n", highlight=False, soft_wrap=True)
         output.print(f"    export ALIQUOT_URL={ready.url} ALIQUOT_KEY=…\n", highlight=False, soft_wrap=True)
+    if ready.join_command is not None:
+        output.print("Other machines join with:\n", highlight=False)
+        output.print(f"    {escape(ready.join_command)}\n", highlight=False, soft_wrap=True)
     output.print("Next, in another terminal: [bold]aliquot deploy FILE[/], [bold]aliquot top[/]. Stop: Ctrl-C.")
 
 

@@ -59,6 +59,6 @@ class AheadState:
             return None  # it is to stop, or its node gets no work
         if sandbox.move is not None:
             return None  # one slot is kept for it on the other device
-        if sandbox.device.plan is not None:
-            return None  # promised calls need its slot
+        if sandbox.device.plan is not None or sandbox.device.spec.remote:
+            return None  # promised calls need its slot, or its node cannot say at once whether it takes the call
         return None if invocation.session is not None or invocation.own_sandbox else sandbox

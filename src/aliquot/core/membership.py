@@ -121,6 +121,7 @@ class Membership:
     def _node_lost(self, event: NodeLost) -> None:
         node = self._registry.node(event.node)
         because = f": {event.reason}" if event.reason else ""
+        because += "; it runs again only if its action is annotated rerun"
         for sandbox in _sandboxes(node):
             self._calls.lose_with_node(sandbox, f"node {event.node} was lost while it ran{because}", now=self.now)
         node.expiry = None

@@ -46,6 +46,7 @@ class DeviceSpec(Struct, frozen=True):
     price: float | None = None  # of a second of the whole device; None means the default of its kind
     lanes: int | None = None  # runs that are planned on it at once; None means D, at most `MAX_LANES`
     movable: bool = False  # its driver can move a live sandbox to another device of this kind
+    remote: bool = False  # its node is not the head's own, so it has nothing that only the head can provide
 
     @property
     def price_s(self) -> float:
@@ -111,9 +112,12 @@ class FunctionSpec(Struct, frozen=True):
     warm: int = 0  # sandboxes that are held ready where there is room (`provisioning/`)
     run_bytes: int = 0  # device memory that it needs besides, only while a call is in flight (`run_memory.py`)
     one_per_device: bool = False  # it has at most one sandbox on a device
+    needs_head: bool = False  # it needs something that only the head's own devices can provide
 
     def runs_on(self, device: DeviceSpec) -> bool:
         """Return whether the function can use this kind of device, whatever its size."""
+        if self.needs_head and device.remote:
+            return False
         if device.kind == CPU:
             return self.share == 0 or CPU in self.times_by_kind
         return self.share != 0

@@ -11,12 +11,13 @@ ahead of it instead, so flows that take parts of devices cannot starve it.
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from aliquot.core.model import DeviceSpec
+from aliquot.core.model import CPU, DeviceSpec
 
 if TYPE_CHECKING:
     from aliquot.core.view import DeviceView, FlowView
 
 Place: TypeAlias = tuple[str, ...]  # names of the devices, the first chosen by the policy
+NODE_SEPARATOR = "/"  # between a node and its device, as in `node-2/cpu`; devices of the head have no node
 SEPARATOR = ","  # between device names in records, environment variables and tables
 
 D = TypeVar("D", bound="DeviceView")
@@ -25,6 +26,16 @@ D = TypeVar("D", bound="DeviceView")
 def place_of(devices: Sequence[DeviceSpec]) -> Place:
     """Return the place that consists of these devices."""
     return tuple(device.name for device in devices)
+
+
+def is_cpu(place: Place) -> bool:
+    """Return whether the place is the `cpu` device of a node."""
+    return place[0].rpartition(NODE_SEPARATOR)[2] == CPU
+
+
+def node_of(place: Place) -> str:
+    """Return the name of the node that has the place, or an empty text for the head's own devices."""
+    return place[0].rpartition(NODE_SEPARATOR)[0]
 
 
 def place_text(place: Place) -> str:

@@ -13,14 +13,12 @@ from shutil import which
 from typing import TYPE_CHECKING, Any
 
 import structlog
-import uvicorn
 import uvloop
 from msgspec import Struct
 from msgspec.structs import replace
 
 from aliquot.budgets import MappingBudget
 from aliquot.clock import now_ms
-from aliquot.core.errors import InputError
 from aliquot.descriptors import DescriptorShares, divide_descriptors, raise_descriptor_limit
 from aliquot.live.bodies.json_checker import JsonChecker
 from aliquot.live.catalogue.catalogue import Catalogue
@@ -38,10 +36,8 @@ from aliquot.live.gateway.entities.kinds import check_image
 from aliquot.live.gateway.http.accepted_connections import AcceptedConnections
 from aliquot.live.gateway.http.connections import Connections
 from aliquot.live.gateway.http.listeners import listen, url_of
-from aliquot.live.gateway.http.server import HttpServer, make_config
-from aliquot.live.gateway.invocation.protocol import make_protocol
+from aliquot.live.gateway.http.server import HttpServer
 from aliquot.live.gateway.resources.settings import ServerFacts
-from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.history.historian_process import HistorianProcess
 from aliquot.live.history.services import make_history
 from aliquot.live.history.spans.reports import lacking_library, reports_for
@@ -53,6 +49,7 @@ from aliquot.live.invocations.service import Service
 from aliquot.live.invocations.sessions.records import SessionSettings
 from aliquot.live.invocations.sessions.registry import SessionRegistry
 from aliquot.live.invocations.workflows.options import WorkflowSettings
+from aliquot.live.node.cluster import ClusterHead, MakeCluster
 from aliquot.live.node.doctor import lacking
 from aliquot.live.node.isolation import IsolationProbe
 from aliquot.live.node.kind_packages import lacking_packages
@@ -63,7 +60,7 @@ from aliquot.live.node.sandbox_views import SandboxViews
 from aliquot.live.objects.registry import ObjectRegistry
 from aliquot.live.profile.log import ProfileLog
 from aliquot.live.settings import ServerSettings, relay_settings
-from aliquot.live.store.base import StoreError
+from aliquot.live.starting import make_head, open_store, start_gateways, uvicorn_config
 from aliquot.live.store.data_directory import DataDirectory, write_private
 from aliquot.live.store.operator_token import OperatorToken
 from aliquot.live.store.pruning import keep_pruned
@@ -91,6 +88,7 @@ class Ready(Struct, frozen=True):
     recovered: int  # calls that an earlier server had accepted
     datasets: int = 0
     console: str | None = None  # its address, unless it is off
+    join_command: str | None = None  # by which another machine joins, if this one is the head of a cluster
 
 
 class ServerReports(Struct, frozen=True):
@@ -100,11 +98,16 @@ class ServerReports(Struct, frozen=True):
     stopping: Callable[[int], None]  # with the number of calls that run
 
 
-def serve(settings: ServerSettings, reports: ServerReports, probe: IsolationProbe) -> None:
+def serve(
+    settings: ServerSettings,
+    reports: ServerReports,
+    probe: IsolationProbe,
+    make_cluster: MakeCluster | None = None,
+) -> None:
     """Run until SIGTERM or SIGINT. A SIGINT after that does not wait for calls that run.
 
-    `probe` is a running probe of the machine's isolation, with the data directory of the settings. Raises `InputError`
-    if the settings do not allow a start.
+    `probe` is a running probe of the machine's isolation, with the data directory of the settings. `make_cluster` makes
+    this server the head of a cluster. Raises `InputError` if the settings do not allow a start.
     """
     use_one_heap()
     nodejs = which("node") is not None
@@ -116,28 +119,17 @@ def serve(settings: ServerSettings, reports: ServerReports, probe: IsolationProb
             listeners = [stack.enter_context(listener) for listener in listen(settings.host, settings.port)]
             for_console = listen_for_console(settings.console, settings.host, settings.port)
             consoles = [stack.enter_context(listener) for listener in for_console]
-            uvloop.run(_serve(settings, shares, data, listeners, consoles, reports, probe))
+            uvloop.run(_serve(settings, shares, data, listeners, consoles, reports, probe, make_cluster))
     finally:
         data.release()
 
 
-async def _open_store(settings: ServerSettings, data: DataDirectory) -> SqliteStore:
-    limits = settings.gateway
-    try:
-        return await SqliteStore.open(
-            data.database,
-            max_backlog_bytes=limits.unwritten_bytes,
-            max_kept_bytes=limits.kept_bytes,
-            reserve_bytes=limits.disk_reserve_bytes,
-        )
-    except StoreError as error:
-        raise InputError(f"--data: {error}") from error
-
-
-async def _load(catalogue: Catalogue, service: Service) -> None:
-    """Deploy the functions of the store, and restore what is known about their run times."""
+async def _load(catalogue: Catalogue, service: Service, cluster: ClusterHead | None) -> None:
+    """Deploy the functions of the store, restore what is known about their run times, and let nodes connect."""
     await catalogue.load()
     await service.estimates.restore()
+    if cluster is not None:
+        await cluster.start(service.node_events)
 
 
 async def _serve(
@@ -148,8 +140,9 @@ async def _serve(
     consoles: list[socket.socket],
     reports: ServerReports,
     probe: IsolationProbe,
+    make_cluster: MakeCluster | None,
 ) -> None:
-    store = await _open_store(settings, data)
+    store = await open_store(settings, data)
     json_checker = JsonChecker()
     services = ServiceCpu(tag_of(data.path))
     fabric = Fabric(
@@ -158,6 +151,7 @@ async def _serve(
         partial(services.place, "storage"),
     )
     connections = AcceptedConnections()
+    relay = relay_settings(settings, listeners[0])
     node = LocalNode(
         data.path,
         settings.devices,
@@ -171,13 +165,14 @@ async def _serve(
         views=SandboxViews(fabric.readers, fabric.volume_mounts),
         environment_limits=settings.gateway.environments,
         python=settings.python,
-        network=NodeNetwork(relay_settings(settings, listeners[0]), connections.put, partial(services.place, "relay")),
+        network=NodeNetwork(relay, connections.put, partial(services.place, "relay")),
     )
+    cluster = make_head(make_cluster, settings, node, store, data, relay, connections)
     url = url_of(listeners[0], tls=settings.tls is not None)
     keys = EphemeralKeys()
     service = Service(
         settings.policy,
-        node,
+        node if cluster is None else cluster.node,
         store,
         host_memory_bytes=settings.host_memory_bytes,
         max_sandbox_bytes=settings.max_sandbox_bytes,
@@ -217,7 +212,7 @@ async def _serve(
     operator_token = OperatorToken.load(data.operator_token)
     try:
         await service.start()
-        await _load(catalogue, service)
+        await _load(catalogue, service, cluster)
         for entity in system_entities():
             catalogue.install(entity)
         sessions = SessionRegistry(
@@ -255,11 +250,12 @@ async def _serve(
             objects=service.objects,
             forecaster=service.forecaster,
             facts=ServerFacts(settings.policy, settings.retention, data.path, settings.gateways),
+            nodes=None if cluster is None else cluster.administration,
         )
         console = _make_console(settings, consoles, app, catalogue, store, operator_token)
         # In a thread, because the kernel takes 8 to 15 ms to move a process.
         placing = asyncio.create_task(asyncio.to_thread(services.place_server, usable=node.isolation.cgroups))
-        gateways = await _start_gateways(settings, app, gateway_settings, listeners, placing)
+        gateways = await start_gateways(settings, app, gateway_settings, listeners, placing)
         chores: list[asyncio.Task[Any]] = [
             placing,
             asyncio.create_task(keep_pruned(store, settings.retention, lambda: _weights_of(catalogue))),
@@ -275,6 +271,7 @@ async def _serve(
                 recovered=recovered,
                 datasets=len(fabric.datasets.all()),
                 console=None if console is None else console.url,
+                join_command=None if cluster is None else cluster.join_command,
             )
             public = {"url": url, "namespace": name, "key": key, "pid": ready.pid, "console": ready.console}
             data.publish(public | {"operator": operator_token.text})
@@ -284,7 +281,7 @@ async def _serve(
                 write_private(settings.ready_file, json.dumps(public))
 
         server = HttpServer(
-            *(_uvicorn_config(settings, app, gateway_settings), connections, started),
+            *(uvicorn_config(settings, app, gateway_settings), connections, started),
             on_stopping=lambda: reports.stopping(service.running_calls()),
             gateways=gateways,
         )
@@ -296,10 +293,19 @@ async def _serve(
         await sessions.close()
         await _close_processes(gateways, app.historian)
     finally:
-        await composer.workflows.expressions.stop()
-        await service.stop()
-        services.close()
-        await store.close()
+        await _stop(composer, cluster, service, services, store)
+
+
+async def _stop(
+    composer: Composer, cluster: ClusterHead | None, service: Service, services: ServiceCpu, store: SqliteStore
+) -> None:
+    """Stop everything that runs beside the gateway."""
+    await composer.workflows.expressions.stop()
+    if cluster is not None:
+        await cluster.stop()
+    await service.stop()
+    services.close()
+    await store.close()
 
 
 @asynccontextmanager
@@ -358,33 +364,6 @@ async def _first_key(catalogue: Catalogue) -> tuple[str, str, bool]:
         return FIRST_NAMESPACE, await catalogue.create_namespace(FIRST_NAMESPACE), True
     name = FIRST_NAMESPACE if FIRST_NAMESPACE in namespaces else namespaces[0]
     return name, catalogue.ephemeral_keys.issue(name), False
-
-
-def _uvicorn_config(settings: ServerSettings, app: Gateway, gateway_settings: GatewaySettings) -> uvicorn.Config:
-    parts = (app.invoke, app.request_ids, gateway_settings, app.payloads, app.connections)
-    protocol = make_protocol(*parts, responses=app.responses.calls)
-    certificate, key = (None, None) if settings.tls is None else (settings.tls.certificate, settings.tls.key)
-    return make_config(app, protocol, settings.grace_s, certificate, key, app.connections.backlog)
-
-
-async def _start_gateways(
-    settings: ServerSettings,
-    app: Gateway,
-    gateway_settings: GatewaySettings,
-    listeners: list[socket.socket],
-    placing: asyncio.Task[None],
-) -> "GatewayProcesses | None":
-    """Start the gateway processes, or return None if this process is the gateway."""
-    if settings.gateways == 1:
-        return None
-    from aliquot.live.gateway.processes.frames import GatewayStart  # noqa: PLC0415 - most servers have none
-    from aliquot.live.gateway.processes.supervisor import GatewayProcesses  # noqa: PLC0415
-
-    await placing  # its children are in its CPU group
-
-    tls = (None, None) if settings.tls is None else (str(settings.tls.certificate), str(settings.tls.key))
-    start = GatewayStart(gateway_settings, settings.gateways, settings.grace_s, *tls)
-    return GatewayProcesses(app, start, listeners)
 
 
 async def _close_processes(gateways: "GatewayProcesses | None", historian: HistorianProcess) -> None:

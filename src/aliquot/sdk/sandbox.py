@@ -30,7 +30,9 @@ class SandboxContext:
 
     def shares_memory_with(self, server: ServerAddress) -> bool:
         """Return whether a platform is the one that runs this sandbox, so that values can go through shared memory."""
-        return self.channel is not None and server.url == os.environ.get("__OW_API_HOST", "").rstrip("/")
+        if self.channel is None or not self.token:  # without a token the gateway is on another machine
+            return False
+        return server.url == os.environ.get("__OW_API_HOST", "").rstrip("/")
 
 
 sandbox = SandboxContext()

@@ -71,8 +71,14 @@ class FlowFunctions(Struct, frozen=True):
             needs.function(self.flow, host_bytes=host_bytes, cold_s=cold_s),
             instances=min(bounds, default=None),
             runs_ahead=self._runs_ahead(),
+            needs_head=self._needs_head(),
             times=Times(cold_s=cold_s),
         )
+
+    def _needs_head(self) -> bool:
+        """Return whether the functions need files, graphs or each other's activations, which the head alone has."""
+        needs = self.needs()
+        return self.is_group or bool(needs.datasets or needs.volumes) or self.members[0].action.exec.kind == KERNEL
 
     def _runs_ahead(self) -> bool:
         """Return whether short calls may be handed to busy sandboxes: it is one plain Python function."""

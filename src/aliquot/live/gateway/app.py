@@ -40,6 +40,7 @@ from aliquot.live.gateway.resources.foresight import ForesightEndpoints
 from aliquot.live.gateway.resources.graphs import GraphEndpoints
 from aliquot.live.gateway.resources.history import HistoryEndpoints
 from aliquot.live.gateway.resources.models import ModelEndpoints
+from aliquot.live.gateway.resources.nodes import NodeEndpoints
 from aliquot.live.gateway.resources.objects import ObjectEndpoints
 from aliquot.live.gateway.resources.openapi import OpenApiEndpoints
 from aliquot.live.gateway.resources.operator import OperatorEndpoints
@@ -60,6 +61,7 @@ from aliquot.live.invocations.platform import Platform
 from aliquot.live.invocations.platform_counters import PlatformCounters
 from aliquot.live.invocations.rate_limits import CallTotals, RateLimiters
 from aliquot.live.invocations.sessions.registry import SessionRegistry
+from aliquot.live.node.cluster import NodeAdministration
 from aliquot.live.node.shared_buffers import NodeBuffers
 from aliquot.live.objects.registry import ObjectRegistry
 from aliquot.live.store.base import Store
@@ -95,12 +97,14 @@ class Gateway:
         objects: ObjectRegistry | None = None,
         forecaster: ForecasterProcess | None = None,
         facts: ServerFacts | None = None,
+        nodes: NodeAdministration | None = None,
     ) -> None:
         """Put the parts together. Parts that are not given are made here, without buffers shared with sandboxes."""
         self._platform = platform
         self._trials = trials
         self._forecaster = forecaster
         self._facts = facts or ServerFacts()
+        self._nodes = nodes
         self._objects = objects or ObjectRegistry(store, Path(gettempdir(), "aliquot-without-objects"))
         self._catalogue = catalogue
         self._store = store
@@ -194,6 +198,7 @@ class Gateway:
             *DemandModelEndpoints(self._forecaster).endpoints(),
             *ObjectEndpoints(self._objects, settings.body_s).endpoints(),
             *OperatorEndpoints(platform, catalogue, self.sessions, self._operator_token).endpoints(),
+            *NodeEndpoints(self._nodes).endpoints(),
             *AboutEndpoints(store, settings, self.rate_limiters).endpoints(),
             MetricsPage(
                 *(self._operator_auth, self._metrics, platform, store, self.invoke, self.alarms),

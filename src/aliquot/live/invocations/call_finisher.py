@@ -5,6 +5,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from aliquot.clock import now_ms
+from aliquot.core.places import node_of
 from aliquot.live.datasets.readers import DatasetReaders
 from aliquot.live.invocations.activations import ActivationRecorder, failure, note
 from aliquot.live.invocations.bill_notes import BillNotes
@@ -66,6 +67,8 @@ class CallFinisher:
         run = call.run
         if outcome.failure:
             call.notes += note("failure", outcome.failure)
+        if run.place and (node := node_of(run.place)):
+            call.notes += note("node", node)
         if call.action.exec.kind == KERNEL:
             call.notes += kernel_notes(outcome)
         call.notes += self._bill.notes(call, outcome.run_s)

@@ -7,8 +7,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from aliquot.core.model import CPU
-from aliquot.core.places import Place, place_text
+from aliquot.core.places import Place, is_cpu, place_text
 from aliquot.core.units import MIB
 from aliquot.kernels.executor.compiled_code import CODE
 from aliquot.live.catalogue.groups import FlowFunctions
@@ -50,7 +49,7 @@ def launch(
     action = first.action
     needs = functions.needs()
     kind, requirements = _environment(functions, action, images)
-    on_cpu = place == (CPU,)
+    on_cpu = is_cpu(place)
     share = 0.0 if on_cpu else needs.gpu_share
     platform_env = {
         "__OW_API_HOST": api_host,

@@ -34,6 +34,7 @@ from aliquot.core.events import (
 )
 from aliquot.core.places import Place
 from aliquot.live.catalogue.images import RuntimeImage
+from aliquot.live.catalogue.needs import reruns_of
 from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.catalogue.secrets import SecretRegistry
 from aliquot.live.catalogue.volume_needs import reason_no_volumes
@@ -49,6 +50,7 @@ from aliquot.live.invocations.launches import activation_env, launch, run_reques
 from aliquot.live.invocations.limited_executions import LimitedExecutions
 from aliquot.live.invocations.nested_calls import NestedCalls
 from aliquot.live.invocations.node_commands import NodeCommands
+from aliquot.live.invocations.node_events import NodeEvents
 from aliquot.live.invocations.promise_records import PromiseRecords, refused_outcome
 from aliquot.live.invocations.run_output import RunOutput
 from aliquot.live.invocations.sandbox_assignments import (
@@ -103,7 +105,8 @@ class CommandPerformer:
         self._secrets = secrets
         self._objects, self._executions = objects, executions
         self.output = RunOutput(assignments, node)
-        self.promises = PromiseRecords(node.devices, registry.calls, executions, now)
+        self.node_events = NodeEvents(assignments, post, now)
+        self.promises = PromiseRecords(lambda: node.devices, registry.calls, executions, now)
         self.nested_calls = NestedCalls(registry, finisher, fabric.readers, now)
         of_sandboxes = (node, registry, assignments, fabric.readers)
         self._batches = BatchRuns(*of_sandboxes, post=post, end=self.end, give_up=self._give_up, now=now)
@@ -363,7 +366,7 @@ class CommandPerformer:
         if call.parked:
             call.reason = command.reason
             self._registry.forget(call)
-        elif call.run.may_retry and call.run.attempts < MAX_ATTEMPTS:
+        elif call.run.may_retry and call.run.attempts < max(MAX_ATTEMPTS, 1 + (reruns_of(call.action) or 0)):
             call.run.may_retry = False
             call.run.attempts += 1
             self._arrive(call)

@@ -19,12 +19,13 @@ class PromiseRecords:
 
     def __init__(
         self,
-        devices: Iterable[DeviceSpec],
+        devices: Callable[[], Iterable[DeviceSpec]],
         calls: Mapping[str, Call],
         executions: LimitedExecutions,
         now: Callable[[], float],
     ) -> None:
-        self._devices = {device.name: device for device in devices}
+        self._list_devices = devices
+        self._devices: dict[str, DeviceSpec] = {}
         self._calls = calls  # those that have not ended
         self._executions = executions
         self._now = now  # the platform's clock
@@ -77,6 +78,8 @@ class PromiseRecords:
         """Return the price of the devices for the time from the dispatch to the end, divided by the batch."""
         share = parse_needs(call.action).gpu_share
         price = 0.0
+        if any(name not in self._devices for name in call.run.place):  # a node has joined
+            self._devices |= {device.name: device for device in self._list_devices()}
         for name in call.run.place:
             device = self._devices.get(name)
             if device is not None:

@@ -144,7 +144,7 @@ class Service:
             executions=self.executions,
         )
         self.counters.count(self._performer.performers)
-        self.nested_calls = self._performer.nested_calls
+        self.nested_calls, self.node_events = self._performer.nested_calls, self._performer.node_events
         self.nested_calls.on_called(self.profiler.note)
         self.trials = KernelTrials(node, self.kernel_objects.graphs)
         weights = self.scheduler.registry.tenant_weights

@@ -85,6 +85,7 @@ class LocalNode(Node):
         environment_limits: EnvironmentLimits | None = None,
         network: NodeNetwork | None = None,
         python: Path | None = None,
+        beside_gateway: bool = True,
     ) -> None:
         """Isolation is detected by default, by a probe that may run already.
 
@@ -94,8 +95,8 @@ class LocalNode(Node):
         self._scratch_bytes, self._max_processes = scratch_bytes, max_processes
         self._progress, self._python = progress, python
         self._json_checker, self._network = json_checker or JsonChecker(), network or NodeNetwork()
-        budget = MappingBudget("shared buffers", shared_buffers_bytes, descriptors.shared_buffers)
-        self.buffers = NodeBuffers(budget, result_bytes)
+        shared_bytes = MappingBudget("shared buffers", shared_buffers_bytes, descriptors.shared_buffers)
+        self.buffers = NodeBuffers(shared_bytes, result_bytes, beside_gateway=beside_gateway)
         self._sandbox_budget = SandboxBudget(descriptors)
         self._replies = max(replies_bytes, MIN_REPLIES * result_bytes), max(descriptors.reply_bodies, MIN_REPLIES)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -103,8 +104,7 @@ class LocalNode(Node):
         self._swap_executor = ThreadPoolExecutor(1, "swap")
         self.isolation, self._detect = isolation or NO_ISOLATION, isolation is None
         self._isolation_probe, self._result_bytes = isolation_probe, result_bytes
-        self._pending: dict[int, _PendingStart] = {}
-        self._sandboxes: dict[int, LocalSandbox] = {}
+        self._pending, self._sandboxes = dict[int, _PendingStart](), dict[int, LocalSandbox]()
         self._queues = DeviceQueues(device.name for device in devices)
         self._started = self._stopping = False
         self._watching: asyncio.Task[None] | None = None

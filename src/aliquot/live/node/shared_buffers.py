@@ -170,17 +170,31 @@ class SandboxBuffers:
 class NodeBuffers:
     """The shared buffers of all sandboxes of a node. A sandbox proves to the gateway by a token which are its own."""
 
-    def __init__(self, budget: MappingBudget, max_kept: int) -> None:
+    def __init__(self, budget: MappingBudget, max_kept: int, *, beside_gateway: bool = True) -> None:
+        """Sandboxes get a token only if the gateway is in this process, where it finds their buffers."""
         self._budget = budget  # of all buffers together
         self._max_kept = max_kept
+        self._beside_gateway = beside_gateway
         self._by_token: dict[str, SandboxBuffers] = {}
         self.find = self._by_token.get
 
     def open(self, tenant: str, memory_bytes: int) -> SandboxBuffers:
         """Make the set of buffers for a new sandbox with this memory limit."""
-        buffers = SandboxBuffers(secrets.token_hex(16), tenant, memory_bytes, self._budget, self._max_kept)
-        self._by_token[buffers.token] = buffers
+        token = secrets.token_hex(16) if self._beside_gateway else ""
+        buffers = SandboxBuffers(token, tenant, memory_bytes, self._budget, self._max_kept)
+        if token:
+            self._by_token[token] = buffers
         return buffers
+
+    def filled(self, tenant: str, content: bytes) -> SharedBuffer:
+        """Return a sealed buffer with this content, which comes from another node. Raises `SharedBufferError`."""
+        made = SharedBuffer(len(content), tenant, self._budget, self._max_kept)
+        written = 0
+        with memoryview(content) as view:
+            while written < len(content):
+                written += os.pwrite(made.fd, view[written:], written)
+        made.seal()
+        return made
 
     def close(self, buffers: SandboxBuffers) -> None:
         self._by_token.pop(buffers.token, None)
