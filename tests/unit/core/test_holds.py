@@ -6,7 +6,16 @@ import pytest
 
 from aliquot.core.commands import StartSandbox, StopSandbox, WakeAt
 from aliquot.core.errors import EventError
-from aliquot.core.events import DemandForecast, DemandRow, FunctionRemoved, SandboxLost, Woke
+from aliquot.core.events import (
+    DemandForecast,
+    DemandRow,
+    DeviceAdded,
+    DeviceLost,
+    FunctionDeployed,
+    FunctionRemoved,
+    SandboxLost,
+    Woke,
+)
 from aliquot.core.units import GIB
 from aliquot.testing import Harness, device, function
 from aliquot.testing.harness import dispatched, of_type
@@ -128,3 +137,29 @@ def test_a_start_that_fails_is_not_repeated_by_the_next_forecast():
     (start,) = of_type(StartSandbox, it.send(forecast(row(0.9))))
     it.send(SandboxLost(start.sandbox, "an import failed"))
     assert not of_type(StartSandbox, it.send(forecast(row(0.9))))
+
+
+def test_a_device_that_is_lost_with_holds_harms_no_call_and_another_one_holds_again():
+    it = Harness(
+        devices=[device("gpu-1", memory_bytes=40 * GIB, concurrency=8)],
+        functions=[function("f")],
+        provisioning="forecast",
+    )
+    let_start(it, it.send(forecast(row(0.9))))
+    it.send(DeviceAdded(device("gpu-2", memory_bytes=40 * GIB, concurrency=8)))
+    it.send(DeviceLost("gpu-1"))
+    (start,) = of_type(StartSandbox, it.send(forecast(row(0.9))))
+    assert start.place == ("gpu-2",)
+    it.ready([start])
+    assert dispatched(it.call("f"))[0][1:] == ("gpu-2", "warm")
+
+
+def test_two_tenants_who_expect_all_share_what_may_be_held_and_keep_no_call_waiting():
+    it = Harness(devices=[device(memory_bytes=40 * GIB, concurrency=64)], provisioning="forecast")
+    it.send(*(FunctionDeployed(tenant, function("f")) for tenant in ("ann", "bob")))
+    rows = [DemandRow(tenant, "f", 1.0, 60, 0, 30, 60, 0) for tenant in ("ann", "bob")]
+    started = of_type(StartSandbox, it.send(DemandForecast(tuple(rows), VALID_S)))
+    started += of_type(StartSandbox, it.send(DemandForecast(tuple(rows), VALID_S), at=5))
+    held = [start.tenant for start in started]
+    assert held.count("ann") == held.count("bob") == 6  # each 15 % of 40 GiB
+    assert len(dispatched(it.call(*["f"] * 30, tenant="ann"))) == 30

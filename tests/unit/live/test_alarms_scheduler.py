@@ -32,6 +32,7 @@ class Stage:
         self.catalogue = Catalogue(self.store, FakePlatform(self.store))
         self.now = NOON
         self.fired = []
+        self.expected = []  # firings that were told before
         self.refusal = None
         self.hold = None  # an event that all firings, or those of the trigger `held`, wait for
         self.held = None
@@ -44,11 +45,14 @@ class Stage:
             raise self.refusal
         self.fired.append((self.now, namespace.name, trigger.name, msgspec.json.decode(payload)))
 
+    def expect(self, alarm, trigger, in_s):
+        self.expected.append((self.now + in_s * 1000, alarm.trigger, trigger.name))
+
     async def start(self):
         """Start a new scheduler, as after a crash. Only the store is kept."""
         if self.scheduler is not None:
             await self.scheduler.stop()
-        self.scheduler = AlarmScheduler(self.store, self.catalogue, self.fire, lambda: self.now)
+        self.scheduler = AlarmScheduler(self.store, self.catalogue, self.fire, lambda: self.now, self.expect)
         await self.scheduler.start()
         await self.jump(0)
 
@@ -368,3 +372,13 @@ def test_due_times_do_not_grow_with_the_number_of_changes():
     assert due_times.next_due == 1
     assert due_times.pop_due(5) == [("guest", "t")]
     assert (due_times.next_due, due_times.pop_due(20_000)) == (None, [])
+
+
+@on_a_loop
+async def test_a_firing_is_told_two_minutes_before_it_is_due_and_once():
+    async with stage() as it:
+        await it.set(cron="0 */5 * * * *")
+        await it.pass_by(2 * MINUTE)
+        assert it.expected == []
+        await it.pass_by(12 * MINUTE)
+        assert it.expected == [(NOON + at * MINUTE, "t", "t") for at in (5, 10, 15)]

@@ -25,6 +25,7 @@ MAX_PER_FLOW = 8  # known calls; the earliest ones count
 MAX_AHEAD_S = 86_400.0
 START_MARGIN = 1.5  # a start may take so many times as long as usual
 MIN_LEAD_S = 0.25
+UNKNOWN_LEAD_S = 1.0  # before any start was measured
 GRACE_S = 10.0  # that a sandbox waits for a call that is late
 NOT_CALLED = "the call that was expected did not come"
 
@@ -95,6 +96,7 @@ class ExpectedCalls:
 
 def lead_s(flow: Flow) -> float:
     """Return how long before a known call the start of its sandbox begins."""
-    times = flow.spec.times
-    known = flow.start_estimate_s
-    return max(START_MARGIN * (max(times.cold_s, times.load_s or 0) if known is None else known), MIN_LEAD_S)
+    times, known = flow.spec.times, flow.start_estimate_s
+    if known is None:
+        return max(START_MARGIN * max(times.cold_s, times.load_s or 0), UNKNOWN_LEAD_S)
+    return max(START_MARGIN * known, MIN_LEAD_S)

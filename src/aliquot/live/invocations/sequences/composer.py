@@ -77,6 +77,7 @@ class Composer:
         self.workflows = Workflows(
             service.registry, store, resolve, run_call=self.enqueue, cancel_call=self.cancel, count=count,
             payloads=self._payloads, settings=workflows or WorkflowSettings(), limited=service.executions,
+            expect=service.ahead.expect_after if service.ahead.is_on else None,
         )  # fmt: skip
 
     # --- Platform --------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache
 
 from msgspec.structs import replace
@@ -47,6 +48,9 @@ def is_express(resolved: ResolvedAction) -> bool:
     return resolved.action.annotation("durable") is False
 
 
+ExpectAfter = Callable[[str, str, str, str], None]  # tenant, function that runs, the one after it, and source
+
+
 class TaskCalls:
     """Makes the calls of tasks, and turns their outcomes into events."""
 
@@ -59,6 +63,7 @@ class TaskCalls:
         count: Callable[[Call], None],
         payloads: Budget,
         max_tasks: int,
+        expect: ExpectAfter | None,
     ) -> None:
         """`run` passes a call to the platform, `ended` takes the end of a task, and `fetch` reads objects from disk."""
         self._resolve = resolve
@@ -66,6 +71,7 @@ class TaskCalls:
         self._ended = ended
         self._fetch = fetch
         self._count = count
+        self._expect = expect
         self._payloads = payloads
         self._ids = Ids()
         self._chains: dict[str, str] = {}  # the call of a chain, by its first task
@@ -217,6 +223,19 @@ class TaskCalls:
         if run.queue_entry:  # an accepted express execution: its first task marks it as started
             call.queue_entry, run.queue_entry = run.queue_entry, ""
         self._run(call)
+        if self._expect is not None and not links:
+            self._expect_next(run, command, resolved, self._expect)
+
+    def _expect_next(self, run: ExecutionRun, command: RunTask, resolved: ResolvedAction, expect: ExpectAfter) -> None:
+        """Tell which function the state after this one will call, if that is a Task."""
+        machine, caller = run.definition.machine, run.call.namespace.name
+        following = machine.find(command.state).next
+        resource = None if following is None else machine.find(following).resource
+        name = None if resource is None or not resource.name else name_from_text(resource.name, caller)
+        with suppress(NotFoundError, AccessDeniedError):
+            found = None if name is None else self._resolve(caller, name)
+            if found is not None and not found.composite and not found.workflow:
+                expect(found.tenant, resolved.function, found.function, "workflow")
 
     def _link(self, run: ExecutionRun, task: ChainedTask) -> ResolvedAction | None:
         found = self.resolve(run, task)

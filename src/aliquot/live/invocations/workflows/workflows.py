@@ -36,6 +36,7 @@ from aliquot.live.invocations.workflows.task_ends import REFUSED, TaskEnd, end_o
 from aliquot.live.invocations.workflows.tasks import (
     INTERRUPTED,
     INTERRUPTED_CAUSE,
+    ExpectAfter,
     ResolveFor,
     TaskCalls,
     is_express,
@@ -77,8 +78,9 @@ class Workflows:
         settings: WorkflowSettings,
         limited: LimitedExecutions,
         clock: Callable[[], float] | None = None,
+        expect: ExpectAfter | None = None,
     ) -> None:
-        """`run_call` and `cancel_call` pass the calls of tasks to the platform."""
+        """`run_call` and `cancel_call` pass the calls of tasks to the platform, `expect` what is called after one."""
         self._registry = registry
         self._store = store
         self._cancel_call = cancel_call
@@ -91,7 +93,8 @@ class Workflows:
         )
         self.executions = Executions(store, clock or steady_clock(), performer)
         self._engine = self.executions.engine
-        self._calls = TaskCalls(resolve, run_call, self._task_ended, self._fetch, count, payloads, settings.max_tasks)
+        most = settings.max_tasks
+        self._calls = TaskCalls(resolve, run_call, self._task_ended, self._fetch, count, payloads, most, expect)
 
     # --- calls of workflows -----------------------------------------------------------------------------
 
