@@ -31,12 +31,12 @@ FORECAST, SHORT, WARM = "forecast", "kept for 1 s", "always warm"
 
 
 class BurstSizes:
-    """How many bursts there are, and how far apart."""
+    """The number of bursts, and the time between them."""
 
     def __init__(self, *, quick: bool) -> None:
-        self.period_s = 10.0 if quick else 20.0
-        self.learned = 16  # bursts before measuring
-        self.measured = 10 if quick else 20
+        self.period_s = 20.0
+        self.learned = 12 if quick else 20  # bursts before measuring
+        self.measured = 6 if quick else 20
 
     @property
     def step_s(self) -> float:

@@ -115,7 +115,10 @@ class CallForecaster:
     def _row(self, key: ApplicationKey, known: _KnownApplication, now_s: float) -> DemandRow:
         row = self._demand_row(key, known)
         ends_s = min(self.step_s, max(0.0, (known.history.step + 1) * self.step_s - known.offset_s - now_s))
-        return replace(row, ends_s=round(ends_s, 3), later=self._later(known))
+        later = self._later(known)
+        # After a call in this step, another one is as likely as in the next step.
+        chance = later[0] if known.history.called else row.chance
+        return replace(row, chance=chance, ends_s=round(ends_s, 3), later=later)
 
     def _later(self, known: _KnownApplication) -> tuple[float, ...]:
         """Return the chances of the next steps. They change with the current step and its first call."""
