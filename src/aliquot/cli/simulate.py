@@ -43,6 +43,11 @@ def simulate(
     devices: Annotated[
         str | None, typer.Option(help="The number of devices, or their kinds: v100:2,a100:2. By default 1.")
     ] = None,
+    elastic: Annotated[
+        str | None,
+        typer.Option(help="KIND=LEAST, such as gpu=1: devices of the kind come and go as the policies want them."),
+    ] = None,
+    elastic_delay: Annotated[float, typer.Option(min=0, help="The seconds until a device that is wanted comes.")] = 60,
     device_spec: Annotated[
         Path | None,
         typer.Option(
@@ -179,6 +184,7 @@ def simulate(
     """
     from aliquot.cli.comparison import ComparisonFiles, compare
     from aliquot.sim.contention import parse_curve
+    from aliquot.sim.elastic import parse_elastic
     from aliquot.sim.engine import Scenario
     from aliquot.sim.forecasting.choice import parse_forecasting
     from aliquot.sim.graphs import read_graphs
@@ -231,6 +237,7 @@ def simulate(
         known,
         ResultSettings(result_ttl, parse_size(result_cache, "--result-cache")),
         parse_forecasting(forecasting),
+        parse_elastic(elastic, elastic_delay, all_devices),
     )
     compare(scenario, runs, outputs, f"{arrivals.name} on {count(len(all_devices), 'device')}, D = {concurrency}")
 

@@ -59,6 +59,7 @@ from aliquot.core.lifecycle import BUSY, FINISH, QUEUED, SandboxState
 from aliquot.core.membership import Membership
 from aliquot.core.pool import Pool
 from aliquot.core.prefetching.by_node import NodePrefetchers
+from aliquot.core.provisioning.device_needs import DeviceNeeds
 from aliquot.core.provisioning.foresight import Foresight
 from aliquot.core.provisioning.policy import Provisioning
 from aliquot.core.provisioning.provisioner import Provisioner
@@ -107,6 +108,7 @@ class Scheduler:
         self.foresight = Foresight(provisioning, self.provisioner, *ahead)
         self._expected = self.foresight.expected
         self.admitter = Admitter(admission, plan, promises, self.pool, self._calls, self._dispatcher, self._outbox)
+        self._device_needs = DeviceNeeds(plan, self.registry, self.foresight.capacity)
         self._plans = plan.devices
         self._arrivals = 0
         self._alone = False  # whether the current event is the only one of its step
@@ -173,6 +175,7 @@ class Scheduler:
                 handlers[type(event)](event)
             except EventError as error:
                 wrong.append(describe(error, event, events))
+        self._device_needs.look(now)
         if self._plans or self.admitter.waiting:
             self.admitter.step(now)
             self._dispatcher.decide(self._domains, now=now)

@@ -27,8 +27,8 @@ from aliquot.core.commands import (
     StartSandbox,
     UnloadMemory,
     WakeAt,
+    WantDevices,
 )
-from aliquot.core.domain import domain_of
 from aliquot.core.errors import SchedulerError
 from aliquot.core.events import (
     DeviceAdded,
@@ -44,11 +44,12 @@ from aliquot.core.events import (
 )
 from aliquot.core.interfaces import Queueing
 from aliquot.core.invariants import check
-from aliquot.core.model import DeviceSpec, FlowKey, FunctionSpec, GraphSpec, NodeSpec
+from aliquot.core.model import DeviceSpec, FunctionSpec, GraphSpec, NodeSpec
 from aliquot.sim.arrivals import Arrival, Workload, WorkloadOverview
 from aliquot.sim.clairvoyant import queueing_policies
 from aliquot.sim.collecting import few_collections
 from aliquot.sim.contention import InterferenceCurve
+from aliquot.sim.elastic import ElasticDevices, ElasticSettings
 from aliquot.sim.event_queue import EventQueue
 from aliquot.sim.executions import SimulatedExecutions
 from aliquot.sim.fabric.fabric import SimulatedFabric
@@ -57,7 +58,7 @@ from aliquot.sim.forecasting.forecaster import ForecastSettings, make_source, wi
 from aliquot.sim.graphs import called_flows
 from aliquot.sim.machine import FunctionPlacement, SimulatedMachine
 from aliquot.sim.nodes import NodeLoss
-from aliquot.sim.recorder import CallLine, DispatchLine, RunRecorder, SimulatedCall
+from aliquot.sim.recorder import CallLine, DispatchLine, RunRecorder, SimulatedCall, recorder_of
 from aliquot.sim.results import ResultSettings, SimulatedResults
 from aliquot.sim.sessions import SessionExpiry
 
@@ -82,6 +83,7 @@ class Scenario(Struct):
     graphs: dict[str, GraphSpec] = {}  # an arrival may name one of them instead of a function
     results: ResultSettings = ResultSettings()
     forecasting: ForecastSettings = ForecastSettings()
+    elastic: ElasticSettings | None = None  # devices whose number follows the demand
 
     def deployed(self, function: str) -> FunctionSpec:
         """Return the function as it is deployed. Its sandboxes claim host memory for their bytes, unless it says."""
@@ -121,11 +123,12 @@ class Simulation:
             shared_bus=scenario.shared_bus,
             sliced=settings.sharing != "hard",
         )
+        self.elastic = ElasticDevices(scenario.elastic, scenario.devices, self._queue)
         self._fabric = SimulatedFabric(scenario.storage, scenario.workload, self._queue)
         self._calls: dict[str, SimulatedCall] = {}
         self._next_number = 0
         self.ended = 0
-        self.recorder = _make_recorder(scenario, self._flows, on_dispatch, on_end)
+        self.recorder = recorder_of(scenario.functions, self._flows, scenario.tenant_weights, on_dispatch, on_end)
         self.recorder.add_graphs(self._graphs)
         self._executions = SimulatedExecutions(scenario.graphs, self._queue.add, self.recorder)
         self._results = SimulatedResults(scenario.results, scenario.tenant_weights, self.recorder)
@@ -150,6 +153,7 @@ class Simulation:
             LoadMemory: self._load_memory,
             UnloadMemory: self._move_bytes,
             **self._machine.performers(),
+            WantDevices: self.elastic.want,
             WakeAt: self._set_wake,
             Predict: self._fabric.predict,
             Fetch: self._fabric.fetch,
@@ -205,7 +209,7 @@ class Simulation:
             spec = node if node.host_memory_bytes is not None else replace(node, host_memory_bytes=bound)
             yield NodeJoined(spec, tuple(of_node.pop(node.name)))
         for name, devices in of_node.items():
-            yield from (DeviceAdded(device) for device in devices)
+            yield from (DeviceAdded(device) for device in devices if self.elastic.starts_with(device))
             if bound is not None:
                 yield HostMemorySet(bound, name)
 
@@ -230,6 +234,9 @@ class Simulation:
             self._machine.finished([event for event in events if type(event) is RunFinished], now)
         if self._machine.moves:
             self._machine.moved(events, now)
+        elastic = self.elastic if self._scenario.elastic is not None else None
+        if elastic is not None:
+            elastic.before_step(events, now)
         performers = self._performers
         for command in self.scheduler.step(now, events):
             performers[type(command)](command, now)
@@ -238,6 +245,8 @@ class Simulation:
             self._executions.step_ended(now)
             self._calls.update(self._executions.calls)
             self._executions.calls.clear()
+        if elastic is not None:
+            elastic.after_step(self.scheduler, now)
         if self._checks:
             check(self.scheduler)
 
@@ -352,21 +361,11 @@ class Simulation:
 
     def _finish(self) -> None:
         self.recorder.finish(self._fabric.figures())
+        self.elastic.finish(self.scheduler.now)
         left = self.scheduler.invocations.values()
         if left:
             stories = "; ".join(invocation.describe() for invocation in list(left)[:3])
             raise SchedulerError(f"{len(left)} calls never ended, the first of them: {stories}")
-
-
-def _make_recorder(
-    scenario: Scenario,
-    flows: list[FlowKey],
-    on_dispatch: Callable[[DispatchLine], None] | None,
-    on_end: Callable[[CallLine], None] | None,
-) -> RunRecorder:
-    functions = {key: scenario.functions[key.function] for key in flows}
-    weights = {key: scenario.tenant_weights.get(key.tenant, 1) * functions[key].weight for key in functions}
-    return RunRecorder(weights, {key: domain_of(functions[key]) for key in functions}, on_dispatch, on_end)
 
 
 def simulate(

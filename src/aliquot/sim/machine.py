@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from aliquot.core.clock import after, between
-from aliquot.core.commands import Command, LoadMemory, Move, Run, SetSlice, StartSandbox, StopSandbox, WantDevices
+from aliquot.core.commands import Command, LoadMemory, Move, Run, SetSlice, StartSandbox, StopSandbox
 from aliquot.core.events import Event, MemoryLoaded, RunFinished, SandboxMoved, SandboxStarted
 from aliquot.core.model import CPU, DeviceSpec, FunctionSpec, Times
 from aliquot.core.places import Place
@@ -90,7 +90,6 @@ class SimulatedMachine:
             SetSlice: self.set_slice,
             StopSandbox: self.stop,
             Move: self.move,
-            WantDevices: lambda _command, _now: None,  # nothing scales here
         }
 
     def placement(self, sandbox: int) -> FunctionPlacement:

@@ -1,13 +1,14 @@
 """Records the results of a simulation: per flow, two numbers for each ended call, and counters for the report."""
 
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from aliquot.core.admission.records import Blame, Refusal
 from aliquot.core.clock import between
 from aliquot.core.commands import Dispatch, Start
-from aliquot.core.model import FlowKey
+from aliquot.core.domain import domain_of
+from aliquot.core.model import FlowKey, FunctionSpec
 from aliquot.core.places import place_text
 from aliquot.sim.arrivals import Arrival
 from aliquot.sim.fabric.figures import DataFigures
@@ -291,3 +292,16 @@ def _within_limits(arrival: Arrival, cost: float, now: float) -> bool:
     deadline_s, limit = arrival.deadline_s, arrival.cost_limit
     in_time = deadline_s is None or between(arrival.time_s, now) <= deadline_s
     return in_time and (limit is None or cost <= limit * (1 + COST_TOLERANCE))
+
+
+def recorder_of(
+    specs: Mapping[str, FunctionSpec],
+    flows: list[FlowKey],
+    tenant_weights: Mapping[str, float],
+    on_dispatch: Callable[[DispatchLine], None] | None,
+    on_end: Callable[[CallLine], None] | None,
+) -> RunRecorder:
+    """Return a recorder for these flows of functions."""
+    functions = {key: specs[key.function] for key in flows}
+    weights = {key: tenant_weights.get(key.tenant, 1) * functions[key].weight for key in functions}
+    return RunRecorder(weights, {key: domain_of(functions[key]) for key in functions}, on_dispatch, on_end)

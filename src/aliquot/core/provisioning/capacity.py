@@ -17,6 +17,7 @@ from aliquot.core.registry import Registry
 
 NORMAL_95 = 1.645  # standard deviations below which 95 % of a normal distribution lie
 BAND_DEVIATIONS = 2 * NORMAL_95  # between the quantiles of 5 and 95 %
+FORECAST, PLAN = "forecast", "plan"  # what a need is counted from
 TOLERANCE = 1e-6  # of a device, against errors of rounding
 
 
@@ -58,6 +59,7 @@ class CapacityWanted:
         self.middle: dict[str, int] = {}  # devices that are needed half of the time
         self._registry = registry
         self._outbox = outbox
+        self._needs: dict[str, dict[str, WantDevices]] = {}  # by kind, then by what they were counted from
 
     def update(self, demand: Sequence[tuple[Flow, DemandRow]]) -> None:
         """Tell how many devices of a kind are wanted, where that has changed."""
@@ -71,13 +73,23 @@ class CapacityWanted:
         for kind in [*needs, *(kind for kind in self.wanted if kind not in needs)]:
             need = needs.get(kind) or KindNeed()
             self.middle[kind] = need.devices(0)
-            count, before = need.devices(NORMAL_95), self.wanted.get(kind)
-            if (0 if before is None else before.count) == count:
-                continue
-            there = sum(device.spec.kind == kind for device in self._registry.devices.values())
-            reason = f"{need.flows} functions need {count} with a chance of 95 %, {there} are there"
-            self.wanted[kind] = WantDevices(kind, count, by_s, reason)
-            self._outbox.append(self.wanted[kind])
+            count = need.devices(NORMAL_95)
+            self._tell(FORECAST, kind, count, by_s, f"{need.flows} functions need {count} with a chance of 95 %")
+
+    def planned(self, kind: str, count: int, by_s: float, reason: str) -> None:
+        """Take what calls with deadlines need. The larger need of these and of the forecasts is told."""
+        self._tell(PLAN, kind, count, by_s, reason)
+
+    def _tell(self, source: str, kind: str, count: int, by_s: float, reason: str) -> None:
+        needs = self._needs.setdefault(kind, {})
+        needs[source] = WantDevices(kind, count, by_s, reason)
+        most = max(needs.values(), key=lambda need: need.count)
+        before = self.wanted.get(kind)
+        if (0 if before is None else before.count) == most.count:
+            return
+        there = sum(device.spec.kind == kind for device in self._registry.devices.values())
+        self.wanted[kind] = WantDevices(kind, most.count, most.by_s, f"{most.reason}, {there} are there")
+        self._outbox.append(self.wanted[kind])
 
 
 def _class_of(flow: Flow) -> DeviceClass | None:

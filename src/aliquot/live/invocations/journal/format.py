@@ -1,5 +1,7 @@
 """Read the steps of a journal, whichever format wrote them.
 
+9  Executions have limits, and devices are wanted for calls with deadlines, too. The scheduler in its snapshots has
+   other fields.
 8  Sandboxes move between devices (`Move`, `SandboxMoved`), calls are known to come (`CallExpected`), and capacity is
    wanted (`WantDevices`). The scheduler in its snapshots has other fields.
 7  Calls may have objectives (`Promise`, `BreakPromise`), and sandboxes may start without a call. The scheduler in its

@@ -19,7 +19,7 @@ from aliquot.core.scheduler import Scheduler
 from aliquot.policy_sources import is_policy_module
 from aliquot.version import __version__
 
-FORMAT = 8  # of a journal segment; `format.py` lists the formats
+FORMAT = 9  # of a journal segment; `format.py` lists the formats
 
 _OWN = ("aliquot.core.", "aliquot.policies.")
 _OTHERS = {
