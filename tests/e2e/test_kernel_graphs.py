@@ -4,11 +4,13 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import shutil
 import signal
 import struct
 from threading import Thread
 
+import httpx
 import pytest
 from places import EXAMPLES
 
@@ -261,6 +263,12 @@ def test_an_endless_kernel_ends_its_own_call_and_others_of_the_tenant_run_again(
     assert ended["scaled"]["response"]["result"]["outputs"] == {"y": [2.0] * 8}
     assert ended["third"]["response"]["result"]["outputs"] == {"y": [4.0] * 8}
     assert executor_pids(server, "scaled")["scaled"] != before
+    metrics = httpx.get(f"{server.url}/metrics").text
+    figures = dict(re.findall(r"^aliquot_(executor\w*|graph_loads_total) ([\d.e+]+)$", metrics, re.MULTILINE))
+    assert float(figures["executor_crashes_total"]) >= 1
+    assert float(figures["executor_calls_again_total"]) >= 1
+    assert float(figures["executor_graphs"]) >= 2
+    assert float(figures["graph_loads_total"]) > float(figures["executor_starts_total"])
 
 
 def test_a_kernel_that_searches_memory_finds_no_secret_of_another_tenant(client, server):

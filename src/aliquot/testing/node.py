@@ -89,6 +89,9 @@ class ScriptedNode:
     def usage(self) -> list[SandboxUsage]:
         return []
 
+    def executor_figures(self) -> dict[str, float]:
+        return {}
+
     def build_status(self) -> list[BuildStatus]:
         return [BuildStatus(("guest",), requirements, True, 0.0) for requirements, _ in self.builds]
 

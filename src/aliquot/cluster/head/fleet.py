@@ -122,6 +122,10 @@ class Fleet(Node):
     def build_status(self) -> list[BuildStatus]:
         return self._local.build_status()
 
+    def executor_figures(self) -> dict[str, float]:
+        """Return the figures of the head's own node."""
+        return self._local.executor_figures()
+
     # --- Node: by sandbox -------------------------------------------------------------------------------
 
     def start_sandbox(self, sandbox: int, launch: Launch) -> None:

@@ -71,7 +71,9 @@ class CallFiles:
     def read(self, name: str, key: str, buffer: GraphBuffer) -> bytes | memoryview | Region:
         """Return an input that is an object. Raises `GraphRefused` or `ObjectDamaged`."""
         if key not in self._inputs:
-            raise GraphRefused([GraphComplaint(f"input {name!r}", f"the object {key!r} cannot be named by this call")])
+            raise GraphRefused(
+                [GraphComplaint(f"input {name!r}", f"the object {key!r} is on another node than the device")]
+            )
         given = self._inputs[key]
         found = self._known.cache.find(given.token, self._form) if given.token else None
         data: memoryview | Region

@@ -120,7 +120,7 @@ class KernelSandbox:
     def _check_call(self, call: KernelCall, files: CallFiles) -> None:
         """Refuse a call whose answer is too large, or whose outputs cannot become objects, before it runs."""
         if unknown := [name for name in call.outputs if name not in files.keys]:
-            reason = "cannot become an object in this call"
+            reason = "cannot become an object here: the device is on another node than the objects"
             raise GraphRefused([GraphComplaint(f"output {name!r}", reason) for name in unknown])
         outputs = self.graph.named(OUTPUT).items()
         size_bytes = sum(buffer.size_bytes for name, buffer in outputs if name not in files.keys)

@@ -104,7 +104,8 @@ class KernelObjects:
             memories, held.memories = held.memories, {}
             try:
                 for name, memory in memories.items():
-                    await self._store(self._objects, call.namespace.name, held.outputs[name], memory)
+                    if memory.is_given:
+                        await self._store(self._objects, call.namespace.name, held.outputs[name], memory)
             except StorageFullError as full:
                 outcome = _refusal(ObjectsRefusedError(507, str(full)))
             except (OSError, StoreError) as error:

@@ -331,6 +331,7 @@ class Service:
         parts = (self.scheduler, usage, self._node.build_status(), self._engine.now())
         found = describe(*parts, calls=len(self.calls), stopping=self.registry.stopping)
         found |= {"tenants": self._shares.rows(), "profiler": self.profiler.status()}
+        found["executors"] = self._node.executor_figures()
         if self.ahead.is_on:
             found["capacity"], found["moves"] = to_builtins(self.ahead.capacity()), self.ahead.moves()
         if self.forecaster is not None:

@@ -378,6 +378,10 @@ class Node(Protocol):
 
     def usage(self) -> list[SandboxUsage]: ...
 
+    def executor_figures(self) -> dict[str, float]:
+        """Return the numbers of executors and their graphs, and what they have done."""
+        ...
+
     def build_status(self) -> list[BuildStatus]:
         """Return the builds of environments that run or wait, in the order in which they were asked for."""
         ...

@@ -12,7 +12,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from itertools import count
 
-from msgspec.structs import replace
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from aliquot.core.interfaces import Allotment
 from aliquot.core.places import Place
@@ -37,6 +38,16 @@ FREEZE_DELAY_S = 1.0  # after a graph was told to leave
 _NO_CODE = {"code": "", "binary": False, "main": frames.EXECUTOR, "constants": ()}
 
 
+class ExecutorCounts(Struct):
+    """Counts since the server started, for metrics."""
+
+    started: int = 0
+    crashed: int = 0  # ended by a run or a start of one of its graphs
+    loads: int = 0  # starts of graphs
+    load_s: float = 0.0
+    run_again: int = 0  # calls that were not to blame for the end of their executor
+
+
 class Executor:
     """One process with its graphs. `closed` is called when it takes no graphs any more."""
 
@@ -49,6 +60,7 @@ class Executor:
         loop: EventLoop,
         closed: Callable[["Executor"], None],
         allotted: dict[int, Allotment],
+        counts: ExecutorCounts,
     ) -> None:
         self.number = number
         self.launch = replace(launch, **_NO_CODE)
@@ -66,6 +78,7 @@ class Executor:
         self._running: SeatSandbox | None = None
         self._waiting: deque[SeatSandbox] = deque()
         self._allotted = allotted
+        self.counts = counts
         self._slice: Allotment | None = None
         self._compute: dict[int, float] = {}  # seconds by sandbox
         self._counted_s = 0.0
@@ -105,6 +118,7 @@ class Executor:
         if self.state == GONE:
             return
         self.state = GONE
+        self.counts.crashed += self.culprit is not None
         self._tell_closed(self)
         if not self.cell.has_ended:
             self._loop.remove_reader(self.cell.sock.fileno())
@@ -273,7 +287,7 @@ class Executors:
         self._shared: dict[tuple[str, Place], Executor] = {}
         self._allotted: dict[int, Allotment] = {}  # slices of graphs, by sandbox
         self._executor_of: dict[int, Executor] = {}  # by sandbox
-        self.started = 0  # since the server started
+        self.counts = ExecutorCounts()
 
     def expect(self, sandbox: int, launch: Launch) -> None:
         """Prepare for a sandbox that may be a graph's. Its slice may change before it has a cell."""
@@ -311,14 +325,14 @@ class Executors:
     def _start(self, zygote: ZygoteProcess, launch: Launch, size: int) -> Executor:
         cell, data_bytes = self._cells.take(zygote, launch.tenant, size)
         number = next(self._numbers)
-        executor = Executor(number, launch, cell, self._drivers, self._loop, self._closed, self._allotted)
+        executor = Executor(number, launch, cell, self._drivers, self._loop, self._closed, self._allotted, self.counts)
         self._executors[number] = executor
         # Elsewhere nothing could raise the limits for a second graph: those of a process, or those of a GPU.
         if data_bytes is None and not self._drivers.has_own_memory(launch.place):
             self._shared[launch.tenant, launch.place] = executor
         self._drivers.place(number, launch.place, launch.tenant)
         executor.start(self._result_bytes, data_bytes, self._attachment.before_init(executor))
-        self.started += 1
+        self.counts.started += 1
         return executor
 
     def _closed(self, executor: Executor) -> None:
@@ -338,17 +352,10 @@ class Executors:
                 found += executor.usage_by_graph(row)
         return found
 
-    def status(self) -> list[dict[str, object]]:
-        """Return a row for each executor that lives."""
-        return [
-            {
-                "tenant": executor.launch.tenant,
-                "place": list(executor.launch.place),
-                "pid": executor.cell.process.pid,
-                "graphs": [sandbox.launch.function for sandbox in executor.sandboxes],
-            }
-            for executor in self._executors.values()
-        ]
+    def figures(self) -> dict[str, float]:
+        """Return the numbers of executors and of graphs in them, and the counts since the server started."""
+        graphs = sum(len(executor.seats) for executor in self._executors.values())
+        return {"executors": len(self._executors), "graphs": graphs, **asdict(self.counts)}
 
 
 def _is_resident(launch: Launch) -> bool:

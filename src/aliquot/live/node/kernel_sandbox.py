@@ -3,6 +3,7 @@
 import json
 import mmap
 import os
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +15,7 @@ from aliquot.live.node.executor_seats import SeatCell
 from aliquot.live.node.executors import Executor
 from aliquot.live.node.launcher_connection import LargeReply
 from aliquot.live.node.local_sandbox import LocalSandbox
-from aliquot.live.node.states import CHECKING, GONE, IDLE, RUNNING, WAITING, open_or_empty
+from aliquot.live.node.states import CHECKING, GONE, IDLE, RUNNING, STARTING, WAITING, open_or_empty
 from aliquot.runtime import frames
 from aliquot.runtime.frames import REQUEST
 from aliquot.runtime.progress import PROGRESS
@@ -102,7 +103,11 @@ class GraphSandbox(LocalSandbox):
             moved, self._moved = self._moved, None
             moved(status == frames.SUCCESS)
             return
+        starting, began_s = self.state == STARTING, self._begun_s
         super().replied(status, result, pickled, buffer_number, printed=printed)
+        if starting and self.state == IDLE and self.executor is not None:
+            self.executor.counts.loads += 1
+            self.executor.counts.load_s += time.perf_counter() - began_s
         self._end_turn()
 
     def replied_large(self, reply: LargeReply) -> None:
@@ -132,6 +137,7 @@ class GraphSandbox(LocalSandbox):
             executor.blame(None)
             executor.close()
             if self.state != IDLE and executor.culprit is not self:
+                executor.counts.run_again += 1
                 self.kill()
                 self._listener.refused(self)
                 return

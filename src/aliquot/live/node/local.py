@@ -99,7 +99,7 @@ class LocalNode(Node):
         self.buffers = NodeBuffers(shared_bytes, result_bytes, beside_gateway=beside_gateway)
         self._sandbox_budget = SandboxBudget(descriptors)
         self._replies = max(replies_bytes, MIN_REPLIES * result_bytes), max(descriptors.reply_bodies, MIN_REPLIES)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = set[asyncio.Task[None]]()
         self._devices, self._driver_options = tuple(devices), driver_options
         self._swap_executor = ThreadPoolExecutor(1, "swap")
         self.isolation, self._detect = isolation or NO_ISOLATION, isolation is None
@@ -120,30 +120,27 @@ class LocalNode(Node):
         return (*self._drivers.lacking, *self._resources.lacking)
 
     async def start(self, listener: NodeListener) -> None:
-        self._listener = listener
-        self._loop = asyncio.get_running_loop()
+        self._listener, self._loop = listener, asyncio.get_running_loop()
         packages = self._loop.run_in_executor(None, find_packages, self._data, self._python)
         self._resources, self._drivers, environments = await self._loop.run_in_executor(None, self._prepare_machine)
         self._attachment = DeviceAttachment(self._drivers, self._loop)
         self._swapper = SandboxSwapper(self._drivers, self._queues, self._loop, self._swap_executor)
         self._mover = SandboxMover(self._drivers, self._loop, self._swap_executor)
         self._networks = self._network.open(own=self.isolation.network, loop=self._loop)
-        max_cells = self._sandbox_budget.max_cells
-        self._cells = CellPool(self._resources, self._networks, self._cell_ended, self._loop, max_cells)
+        ended = self._cell_ended
+        self._cells = CellPool(self._resources, self._networks, ended, self._loop, self._sandbox_budget.max_cells)
         self._zygotes = ZygotePool(
             self._walls, self._resources, self._loop, lambda zygote, tenant: free_zygote(zygote, tenant, self.refused)
         )
-        ended = (self._cell_ended, self._loop, self._result_bytes)
-        self.executors = Executors(self._cells, self._resources, self._drivers, self._attachment, *ended)
+        attached = (self._drivers, self._attachment, ended, self._loop, self._result_bytes)
+        self.executors = Executors(self._cells, self._resources, *attached)
         limits, networks, cgroups = self._environment_limits, self._networks, self._resources.cgroups
         installer = Installer(self._data, self.isolation, cgroups, networks, limits, self._progress)
         self._environments = installer.open_environments(environments, self._zygotes.release)
-        self._active = ActiveSandboxes(self._loop)
-        self._reply_memory = ReplyMemory(*self._replies, self._loop)
+        self._active, self._reply_memory = ActiveSandboxes(self._loop), ReplyMemory(*self._replies, self._loop)
         self._started = True
-        self._preparation = StartPreparation(
-            self._environments, self._zygotes, self._cells, self._drivers, self.isolation, await packages
-        )
+        parts = (self._environments, self._zygotes, self._cells, self._drivers, self.isolation)
+        self._preparation = StartPreparation(*parts, await packages)
         self._preparation.warm_up()  # so that the first cold start does not wait for it
         if any(self._drivers.has_own_memory((device.name,)) for device in self._devices):
             self._watching = self._loop.create_task(watch_devices(self._drivers.faults, self._device_lost))
@@ -332,6 +329,9 @@ class LocalNode(Node):
             for sandbox in self._sandboxes.values()
             if (used := sandbox.cell.process.usage())
         ]
+
+    def executor_figures(self) -> dict[str, float]:
+        return self.executors.figures()
 
     def build_status(self) -> list[BuildStatus]:
         return self._environments.status(now_s=self._loop.time())

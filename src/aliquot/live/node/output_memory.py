@@ -18,11 +18,12 @@ class OutputMemory:
     sealed the memory, and also when the executor ends before that.
     """
 
-    __slots__ = ("_token", "_writing_end", "done", "fd", "size")
+    __slots__ = ("_token", "_writing_end", "done", "fd", "is_given", "size")
 
     def __init__(self, size: int, token: str = "") -> None:
         """Make the file. With a token it is written later, and stays on the device under it. Raises `OSError`."""
         self.size = size
+        self.is_given = False  # to an executor; one of another node gets none
         self._token = token
         self.done = self._writing_end = -1
         self.fd = os.memfd_create("output", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
@@ -39,6 +40,7 @@ class OutputMemory:
 
     def give(self) -> list[int]:
         """Return the descriptors for the executor that fills the memory. The caller closes them."""
+        self.is_given = True
         fds = [os.dup(self.fd)]
         if self._writing_end >= 0:
             fds.append(self._writing_end)

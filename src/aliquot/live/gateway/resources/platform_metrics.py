@@ -33,6 +33,7 @@ def platform_metrics(sources: PlatformSources, status: dict[str, Any]) -> Iterat
         yield _times("aliquot_step_seconds", "Seconds of a step of the scheduler, one a second", sources.counters.steps)
         lag = sources.counters.lag
         yield _times("aliquot_loop_lag_seconds", "Seconds by which the event loop is late, once a second", lag)
+    yield from _executors(status.get("executors", {}))
     if sources.commits is not None:
         yield _times("aliquot_commit_seconds", "Seconds of a commit to disk, with all of its group", sources.commits)
     if sources.spans is not None:
@@ -40,6 +41,23 @@ def platform_metrics(sources: PlatformSources, status: dict[str, Any]) -> Iterat
         for result, count in sources.spans._asdict().items():
             spans.add_metric([result], count)
         yield spans
+
+
+def _executors(figures: dict[str, float]) -> Iterator[Metric]:
+    """Yield the metrics of the processes that run kernel graphs."""
+    for field, name, text in (
+        ("executors", "aliquot_executors", "Processes that run kernel graphs"),
+        ("graphs", "aliquot_executor_graphs", "Kernel graphs in executors"),
+    ):
+        yield GaugeMetricFamily(name, text, value=figures.get(field, 0))
+    for field, name, text in (
+        ("started", "aliquot_executor_starts", "Executors that were started"),
+        ("crashed", "aliquot_executor_crashes", "Executors that a run or a start of a graph has ended"),
+        ("run_again", "aliquot_executor_calls_again", "Calls that ran again because another one ended their executor"),
+        ("loads", "aliquot_graph_loads", "Kernel graphs that were compiled and loaded"),
+        ("load_s", "aliquot_graph_load_seconds", "Seconds in which they were compiled and loaded"),
+    ):
+        yield CounterMetricFamily(name, text, value=figures.get(field, 0))
 
 
 def _queues(flows: Iterable[dict[str, Any]]) -> Iterator[Metric]:
