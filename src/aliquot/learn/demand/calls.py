@@ -22,6 +22,7 @@ MIN_CHANCE = 0.001  # less likely calls are not told
 TICKS_PER_STEP = 6  # forecasts are made so often
 VALID_TICKS = 3
 LATER_STEPS = 5  # steps after the current one whose chance is told, for starts that take long
+MAX_LATE_STEPS = 2  # after which a call is not counted, since its time cannot be right
 MIN_OBSERVED = 10  # with fewer steps with calls, as many at once are expected as there were
 
 ApplicationKey = tuple[str, str]  # tenant and function
@@ -93,6 +94,8 @@ class CallForecaster:
                 del self._known[next(iter(self._known))]
         self._known[key] = known  # the newest is last
         self._advance(key, known, at_s)
+        if self._step(known, at_s) < known.history.step - MAX_LATE_STEPS:
+            return  # the time of day has jumped
         known.history.called = True
         known.at_once = max(known.at_once, at_once)
 
@@ -140,9 +143,12 @@ class CallForecaster:
         middle, measured = min(band.middle, high), float(max(known.at_once, known.lately))
         return DemandRow(*key, known.history.chance, self.step_s, min(band.low, middle), middle, high, measured, model)
 
+    def _step(self, known: _KnownApplication, at_s: float) -> int:
+        return int((at_s + known.offset_s) / self.step_s)
+
     def _advance(self, key: ApplicationKey, known: _KnownApplication, now_s: float) -> None:
         """Close the steps before this time. A time that goes back changes nothing."""
-        step = int((now_s + known.offset_s) / self.step_s)
+        step = self._step(known, now_s)
         history = known.history
         if step <= history.step:
             return
