@@ -11,10 +11,10 @@ from aliquot.cli.code import Memory, Timeout, read_limits
 from aliquot.cli.console import say, write_file
 from aliquot.cli.deploy import put_action
 from aliquot.cli.gateway import ACTIONS, AsJson, Data, FunctionName, connect
+from aliquot.cli.kernel_files import checked_file, read_file
 from aliquot.cli.results import count, print_json, seconds, show, size, table
 from aliquot.cli.values import TakesPairs
 from aliquot.core.errors import InputError
-from aliquot.kernels.check import check_graph
 from aliquot.kernels.digest import digest
 from aliquot.kernels.graph import CONST, GraphComplaint, KernelGraph
 from aliquot.kernels.plan import MemoryPlan, plan_memory
@@ -36,14 +36,20 @@ Constants: TypeAlias = Annotated[
     typer.Option("--const", "-c", metavar="FILE.npy", help="A constant. The graph names it by its digest."),
 ]
 Iterations: TypeAlias = Annotated[int | None, typer.Option(help="At most as many as the graph says.")]
-GraphFile = Annotated[Path, typer.Argument(metavar="GRAPH.json", help="A kernel graph as JSON.")]
+File: TypeAlias = Annotated[
+    Path, typer.Argument(metavar="FILE", help="A kernel graph: JSON, or a model in the ONNX format (.onnx).")
+]
+Shapes: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--shape", "-s", metavar="NAME=1,3,224,224", help="The shape of an input that a model leaves open."),
+]
 
 
 @app.command()
-def check(file: GraphFile, as_json: AsJson = False) -> None:
+def check(file: File, shapes: Shapes = None, as_json: AsJson = False) -> None:
     """Check a graph: every mistake with its place. Exit code 1 if there is one."""
     try:
-        _read(file)
+        read_file(file, shapes or [])
         complaints: list[GraphComplaint] = []
     except GraphRefused as refused:
         complaints = refused.complaints
@@ -58,9 +64,9 @@ def check(file: GraphFile, as_json: AsJson = False) -> None:
 
 
 @app.command("show")
-def show_graph(file: GraphFile, as_json: AsJson = False) -> None:
+def show_graph(file: File, shapes: Shapes = None, as_json: AsJson = False) -> None:
     """Show the buffers of a graph with their places in device memory, and its kernels."""
-    graph = _checked(file)
+    graph = checked_file(file, shapes or []).graph
     plan = plan_memory(graph)
     if as_json:
         print_json({"digest": digest(graph), **plan._asdict()})
@@ -79,12 +85,13 @@ def show_graph(file: GraphFile, as_json: AsJson = False) -> None:
 
 @app.command()
 def deploy(
-    file: GraphFile,
+    file: File,
     name: Annotated[str, typer.Option(help="The name of the action.", show_default="the file's name")] = "",
     share: Annotated[
         float | None, typer.Option(help="Its share of a device; 0 runs it on the processors.", show_default="0.5")
     ] = None,
     constants: Constants = None,
+    shapes: Shapes = None,
     memory: Memory = None,
     timeout: Timeout = None,
     data: Data = None,
@@ -94,18 +101,18 @@ def deploy(
 
     For example: [bold]aliquot kernel deploy blur.json[/] and then [bold]aliquot kernel call blur -i image=photo.npy[/]
     """
-    _checked(file)
-    if constants:
+    found = checked_file(file, shapes or [])
+    if constants or found.programs:
         from aliquot.cli.kernel_runs import constant_bytes
         from aliquot.cli.objects import put_blob
 
         gateway = connect(data)
-        for path in constants:
-            put_blob(gateway, constant_bytes(path))
+        for content in (*map(constant_bytes, constants or ()), *found.programs.values()):
+            put_blob(gateway, content)
     annotations = [] if share is None else [{"key": "gpu-share", "value": share}]
     name = name or file.stem
     body = {
-        "exec": {"kind": KIND, "code": file.read_text(encoding="utf-8")},
+        "exec": {"kind": KIND, "code": found.code},
         "limits": read_limits(timeout, memory),
         "annotations": annotations,
     }
@@ -141,12 +148,13 @@ def call(
 
 @app.command(cls=TakesPairs)
 def run(
-    file: GraphFile,
+    file: File,
     inputs: Inputs = None,
     constants: Constants = None,
     literals: Literals = None,
     outputs: OutputFolder = Path(),
     iterations: Iterations = None,
+    shapes: Shapes = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a graph on this machine, without a platform.
@@ -155,9 +163,9 @@ def run(
     """
     from aliquot.cli import kernel_runs
 
-    graph = _checked(file)
-    result = kernel_runs.run_here(graph, inputs or [], constants or [], literals or [], iterations)
-    _write(graph, result.outputs, outputs)
+    found = checked_file(file, shapes or [])
+    result = kernel_runs.run_here(found, inputs or [], constants or [], literals or [], iterations)
+    _write(found.graph, result.outputs, outputs)
     if as_json:
         print_json(
             {
@@ -186,26 +194,6 @@ def _graph_of(name: str, code: Mapping[str, Any]) -> KernelGraph:
     if not isinstance(graph, KernelGraph):
         raise InputError(f"{name} is of the kind {code['kind']} and no kernel graph; `aliquot invoke` calls it")
     return graph
-
-
-def _read(file: Path) -> KernelGraph:
-    try:
-        text = file.read_bytes()
-    except OSError as error:
-        raise InputError(f"{file} cannot be read: {error.strerror}") from error
-    graph = read_graph(text)
-    if not isinstance(graph, KernelGraph):
-        raise InputError(f"{file} has form {graph.form}; checked here are graphs of form opencl and cuda")
-    if complaints := check_graph(graph):
-        raise GraphRefused(complaints)
-    return graph
-
-
-def _checked(file: Path) -> KernelGraph:
-    try:
-        return _read(file)
-    except GraphRefused as refused:
-        raise InputError(f"{file}: {refused}") from refused
 
 
 def _buffer_table(graph: KernelGraph, plan: MemoryPlan) -> Any:  # noqa: ANN401 - a table of rich

@@ -11,30 +11,31 @@ from typing import Any
 import numpy as np
 
 from aliquot.cli.gateway import GatewayClient
+from aliquot.cli.kernel_files import GraphFile
 from aliquot.core.errors import InputError
-from aliquot.kernels.backends import BackendMissing, open_backend
-from aliquot.kernels.backends.base import BuildFailed, KernelError
-from aliquot.kernels.executor.residents import DeviceConstants, ResidentGraph
+from aliquot.kernels.backends.base import KernelError
 from aliquot.kernels.executor.runs import KernelResult
 from aliquot.kernels.graph import CONST, INPUT, GraphBuffer, KernelGraph, Scalar
-from aliquot.kernels.reading import GraphRefused
 from aliquot.kernels.tensors import make_header, read_header, scalar_problem
 from aliquot.sdk import answers
 from aliquot.sdk.calls import action_path
+from aliquot.sdk.errors import UsageError
+from aliquot.sdk.kernels.arrays import numpy_type
+from aliquot.sdk.kernels.local import LocalGraph
 from aliquot.sdk.wire import HttpRequest, ask
 
 SAFETENSORS = "application/x-safetensors"
-_NUMPY_TYPES = {"bool": "?", "bf16": "<u2"}  # NumPy has no bfloat16: its arrays are bits
 
 
 def run_here(
-    graph: KernelGraph,
+    file: GraphFile,
     inputs: Iterable[str],
     constants: Iterable[Path],
     literals: Iterable[str],
     iterations: int | None,
 ) -> KernelResult:
     """Run a checked graph once on the first device of this machine."""
+    graph = file.graph
     arrays = _inputs(graph, _pairs(inputs, "--input"))
     known = {hashlib.sha256(data).hexdigest(): data for data in map(constant_bytes, constants)}
     for name, buffer in graph.named(CONST).items():
@@ -44,13 +45,8 @@ def run_here(
     if iterations is not None and not 1 <= iterations <= graph.iterations:
         raise InputError(f"--iterations is {iterations}; the graph takes 1 to {graph.iterations}")
     try:
-        backend = open_backend(graph.form)
-        resident = ResidentGraph(graph, backend, DeviceConstants(backend))
-        resident.load(known.__getitem__)
-        return resident.run(arrays, values, iterations)
-    except BuildFailed as error:
-        raise InputError(f"a program does not compile:\n{error.log}") from error
-    except (KernelError, GraphRefused, BackendMissing) as error:
+        return LocalGraph(graph, known | file.programs).run(arrays, values, iterations)
+    except (UsageError, KernelError) as error:
         raise InputError(str(error)) from error
 
 
@@ -86,7 +82,7 @@ def called(gateway: GatewayClient, name: str, body: bytes) -> tuple[dict[str, by
 def npy_bytes(buffer: GraphBuffer, data: bytes) -> bytes:
     """Return the content of the file of NumPy for an output."""
     file = io.BytesIO()
-    np.save(file, np.frombuffer(data, _numpy_type(buffer.dtype)).reshape(buffer.shape))
+    np.save(file, np.frombuffer(data, numpy_type(buffer.dtype)).reshape(buffer.shape))
     return file.getvalue()
 
 
@@ -99,7 +95,7 @@ def _inputs(graph: KernelGraph, files: Mapping[str, str]) -> dict[str, bytes]:
     found = {}
     for name, buffer in wanted.items():
         array = _array(Path(files[name]))
-        if array.dtype != np.dtype(_numpy_type(buffer.dtype)) or array.shape != buffer.shape:
+        if array.dtype != np.dtype(numpy_type(buffer.dtype)) or array.shape != buffer.shape:
             expected = f"{buffer.dtype}{list(buffer.shape)}"
             raise InputError(f"--input {name}: {files[name]} is {array.dtype}{list(array.shape)}; expected {expected}")
         found[name] = array.tobytes()
@@ -140,7 +136,3 @@ def _array(path: Path) -> "np.ndarray[Any, Any]":
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read as an array of NumPy: {error}") from error
     return array
-
-
-def _numpy_type(dtype: str) -> str:
-    return _NUMPY_TYPES.get(dtype, f"<{dtype}")

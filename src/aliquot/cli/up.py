@@ -63,6 +63,13 @@ def up(
         str | None,
         typer.Option(help="The memory of each device, such as 8GiB.", show_default="an equal part of half the RAM"),
     ] = None,
+    device_bandwidth: Annotated[
+        str | None,
+        typer.Option(
+            help="The bytes a second at which constants of kernel graphs reach a virtual device, such as 256MiB.",
+            show_default="no limit",
+        ),
+    ] = None,
     slots: Annotated[int, typer.Option(min=1, help="The maximum number of runs on a device at once.")] = 100,
     cpu_slots: Annotated[
         int | None,
@@ -232,7 +239,9 @@ def up(
         choose_log_format(log_format)
         settings = ServerSettings(
             data=data.expanduser(),
-            devices=set_prices(parse_devices(devices, device_memory, slots, cpu_slots), price),
+            devices=set_prices(
+                parse_devices(devices, device_memory, slots, cpu_slots, bandwidth=device_bandwidth), price
+            ),
             devices_asked=devices.partition(":")[2],
             policy=PolicySettings(
                 absolute_name(policy),

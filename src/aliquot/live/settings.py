@@ -88,17 +88,26 @@ def keep(days: float, size: str) -> Retention:
 
 
 def parse_devices(
-    text: str, memory: str | None, slots: int, cpu_slots: int | None, open_gpus: Callable[[], Nvml] = open_nvml
+    text: str,
+    memory: str | None,
+    slots: int,
+    cpu_slots: int | None,
+    open_gpus: Callable[[], Nvml] = open_nvml,
+    *,
+    bandwidth: str | None = None,
 ) -> tuple[DeviceSpec, ...]:
     """Parse `--devices`. `host:2` means two virtual devices on this machine. The node's `cpu` is always added."""
     kind, _, more = text.partition(":")
     if slots < 1 or (cpu_slots is not None and cpu_slots < 1):
         raise InputError("--slots and --cpu-slots: they take 1 or more")
     size = None if memory is None else parse_size(memory, "--device-memory")
+    bytes_per_s = None if bandwidth is None else parse_size(bandwidth, "--device-bandwidth")
+    if bytes_per_s is not None and (kind != HOST_KIND or not bytes_per_s):
+        raise InputError(f"--device-bandwidth: '{bandwidth}' does not fit; it takes bytes a second of virtual devices")
     if kind == NVIDIA:
         devices = _gpus(read_choice(more), size, slots, open_gpus)
     elif kind == HOST_KIND and more.isdecimal():
-        devices = _virtual(int(more), size, slots)
+        devices = _virtual(int(more), size, slots, bytes_per_s)
     else:
         raise InputError(
             f"--devices: '{text}' is not understood; it takes host:N, N virtual devices on this machine, or {TAKES}"
@@ -124,9 +133,12 @@ def set_prices(devices: tuple[DeviceSpec, ...], texts: list[str]) -> tuple[Devic
     return tuple(replace(device, price=prices.get(device.kind, device.price)) for device in devices)
 
 
-def _virtual(number: int, memory_bytes: int | None, slots: int) -> list[DeviceSpec]:
+def _virtual(number: int, memory_bytes: int | None, slots: int, bytes_per_s: float | None) -> list[DeviceSpec]:
     size = physical_memory() // 2 // max(number, 1) if memory_bytes is None else memory_bytes
-    return [DeviceSpec(f"{HOST_KIND}-{index}", HOST_KIND, size, slots, movable=True) for index in range(1, number + 1)]
+    return [
+        DeviceSpec(f"{HOST_KIND}-{index}", HOST_KIND, size, slots, bandwidth_bytes_s=bytes_per_s, movable=True)
+        for index in range(1, number + 1)
+    ]
 
 
 def _gpus(

@@ -2,6 +2,7 @@
 
 import json
 import os
+import runpy
 import shutil
 
 import numpy as np
@@ -81,6 +82,21 @@ def test_the_memory_of_a_graph_is_shown(kernel):
     assert json.loads(kernel("show", "blur.json", "--json").out)["run_bytes"] == 2 * 256 * 256 * 4
 
 
-def test_a_model_is_not_checked_here(kernel, tmp_path):
+def test_a_graph_that_names_a_model_alone_asks_for_its_file(kernel, tmp_path):
     (tmp_path / "model.json").write_text(json.dumps({"form": "onnx", "model": {"sha256": "0" * 64}}))
-    assert "checked here are graphs of form opencl and cuda" in " ".join(kernel("check", "model.json").err.split())
+    assert "model: names a model by its digest; give the model itself" in kernel("check", "model.json").out
+
+
+def test_a_model_is_checked_shown_and_run_with_the_shapes_that_it_leaves_open(tmp_path, kernel):
+    example = runpy.run_path(str(EXAMPLES / "kernels" / "residual_cnn.py"))
+    (tmp_path / "net.onnx").write_bytes(example["make_model"]().SerializeToString())
+    np.save(tmp_path / "image.npy", np.ones((2, 3, 16, 16), "f4"))
+    refused = kernel("check", "net.onnx")
+    assert "shapes.image: its shape in the model is [batch, 3, 16, 16]; give it in shapes" in refused.out
+    shape = ("--shape", "image=2,3,16,16")
+    assert kernel("check", "net.onnx", *shape).out == "net.onnx is right\n"
+    assert "1 kernel, 16 MiB of constants" in kernel("show", "net.onnx", *shape).out
+    assert kernel("run", "net.onnx", *shape, "-i", "image=image.npy", "--into", "out").code == 0
+    found = np.load(tmp_path / "out" / "classes.npy")
+    assert np.allclose(found, example["classes_with_numpy"](np.ones((2, 3, 16, 16), "f4")), atol=1e-5)
+    assert "expected NAME=SIZE,SIZE" in kernel("check", "net.onnx", "--shape", "image=x").err

@@ -135,3 +135,11 @@ def test_hamis_library_must_be_there(tmp_path):
         find_library({"ALIQUOT_HAMI_LIBRARY": str(tmp_path / "libvgpu.so")})
     (tmp_path / "libvgpu.so").touch()
     assert find_library({"ALIQUOT_HAMI_LIBRARY": str(tmp_path / "libvgpu.so")}) == tmp_path / "libvgpu.so"
+
+
+def test_only_virtual_devices_take_a_bandwidth():
+    found = parse_devices("host:2", "1GiB", 2, 8, bandwidth="256MiB")
+    assert [device.bandwidth_bytes_s for device in found] == [None, 256 * 2**20, 256 * 2**20]
+    for devices, bandwidth in (("nvidia", "1GiB"), ("host:1", "0")):
+        with pytest.raises(InputError, match="--device-bandwidth"):
+            parse_devices(devices, None, 2, 8, bandwidth=bandwidth)

@@ -24,6 +24,7 @@ WEIGHT_BYTES = 48 * MIB
 FITTING = 7.5  # clients on a device
 ROUNDS = 100_000  # of a call, about 20 ms of a core
 OURS, WORST = "fair_resident", "balance"
+PACED = ("--device-bandwidth", "256MiB")  # so that a load takes 190 ms
 WARM_UP_CALLS = 3  # of each client, before the calls of all are counted
 OPTIONS: dict[str, tuple[str, ...]] = {"balance": ("--eviction", "lru")}
 PUBLISHED = {28: 88.0, 32: 16.0}
@@ -92,7 +93,7 @@ class ContentionPart:
         columns = ["", *(f"{number} clients" for number in self._sizes.clients), "failed calls"]
         each = f"{WEIGHT_BYTES // MIB} MiB each"
         title = f"Contention: calls a second, in a closed loop of clients of {TENANTS} tenants with {each}"
-        assumed = f"{DEVICES} virtual devices that share this machine's cores; loads are as fast as its memory"
+        assumed = f"{DEVICES} virtual devices that share this machine's cores, with 256 MiB a second each"
         return [ResultTable(title, columns, rows, assumed)]
 
     def panels(self) -> Sequence[PlotPanel]:
@@ -102,7 +103,7 @@ class ContentionPart:
 
 def _options(policy: str) -> tuple[str, ...]:
     device_mib = round(FITTING * WEIGHT_BYTES / MIB)
-    devices = ("--devices", f"host:{DEVICES}", "--device-memory", f"{device_mib}MiB", "--slots", "2")
+    devices = ("--devices", f"host:{DEVICES}", "--device-memory", f"{device_mib}MiB", "--slots", "2", *PACED)
     return ("--python", sys.executable, "--policy", policy, *OPTIONS.get(policy, ()), *devices)
 
 

@@ -49,8 +49,10 @@ class Resident(Protocol):
 class ExecutorDevice:
     """The device of one executor. `running` is held by the one run at a time, `loading` by the one load."""
 
-    def __init__(self, number: int = 0) -> None:
+    def __init__(self, number: int = 0, bytes_per_s: float = 0) -> None:
+        """Open devices when a form of graph needs them. `bytes_per_s` paces loads, see `DeviceConstants`."""
         self._number = number
+        self._bytes_per_s = bytes_per_s
         self._forms: dict[str, tuple[KernelBackend, DeviceConstants]] = {}
         self.outputs = ExecutorOutputs()
         self.running = Lock()
@@ -65,6 +67,6 @@ class ExecutorDevice:
         """Return a backend with a queue of its own, and the constants that all graphs of this form share."""
         if form not in self._forms:
             backend = open_backend(form, self._number)
-            self._forms[form] = backend, DeviceConstants(backend)
+            self._forms[form] = backend, DeviceConstants(backend, self._bytes_per_s)
         backend, constants = self._forms[form]
         return backend.with_own_queue(), constants

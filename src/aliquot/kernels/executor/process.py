@@ -36,7 +36,7 @@ def serve(control: socket.socket, description: dict[str, Any]) -> NoReturn:
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 1)  # between runs; a run has the output of its graph
     os.dup2(null, 2)
-    device = ExecutorDevice()
+    device = ExecutorDevice(bytes_per_s=description["device_bytes_per_s"])
     control.sendall(READY)
     while True:
         try:

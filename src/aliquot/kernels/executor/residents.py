@@ -4,6 +4,7 @@ Constants belong to the device and not to one graph, so that graphs with equal c
 """
 
 from collections.abc import Callable, Collection, Mapping
+from time import perf_counter, sleep
 from types import MappingProxyType
 
 from aliquot.kernels.backends.base import CompiledProgram, DeviceFailed, DeviceMemory, KernelBackend, Region
@@ -21,8 +22,10 @@ Fetch = Callable[[str], bytes | memoryview]  # returns the bytes of a constant, 
 class DeviceConstants:
     """The constants on one device, by digest, with the number of graphs that use each."""
 
-    def __init__(self, backend: KernelBackend) -> None:
+    def __init__(self, backend: KernelBackend, bytes_per_s: float = 0) -> None:
+        """Load at most so many bytes in a second, if a number is given: a virtual device has no bus of its own."""
         self._backend = backend
+        self._bytes_per_s = bytes_per_s
         self._memories: dict[str, DeviceMemory] = {}
         self._users: dict[str, int] = {}
 
@@ -39,8 +42,11 @@ class DeviceConstants:
             data = fetch(digest)
             if len(data) != size_bytes:
                 raise DeviceFailed(f"constant {digest[:12]} has {len(data)} bytes; the graph says {size_bytes}")
+            began = perf_counter()
             memory = self._backend.allocate(size_bytes)
             self._backend.load(Region(memory, 0, size_bytes), data)
+            if self._bytes_per_s:
+                sleep(max(0.0, size_bytes / self._bytes_per_s - (perf_counter() - began)))
             self._memories[digest] = memory
         self._users[digest] = self._users.get(digest, 0) + 1
         return missing

@@ -45,6 +45,7 @@ class Drivers:
         """Open the drivers. Blocks. `tag` is unique on the machine. Raises `InputError` for conflicting options."""
         self._by_kind: dict[str, Driver] = {}
         self._kind_of = {device.name: device.kind for device in devices}
+        self._bytes_per_s = {device.name: device.bandwidth_bytes_s or 0 for device in devices}
         self._devices_of: dict[int, Place] = {}  # by sandbox
         self._tenant_of: dict[int, str] = {}  # by sandbox
         self._tenants = tenants or TenantCpu(tag, usable=False)
@@ -77,6 +78,10 @@ class Drivers:
         """Return whether the slices of these devices divide the host's processors."""
         driver = self._on(place)
         return driver is not None and not driver.has_own_memory
+
+    def bytes_per_s(self, place: Place) -> float:
+        """Return the limit on loads to a virtual device, or 0 if there is none."""
+        return min((self._bytes_per_s.get(name, 0) for name in place), default=0)
 
     def set_weight(self, tenant: str, weight: float) -> None:
         """Set the weight of a tenant's sandboxes on the host's processors."""

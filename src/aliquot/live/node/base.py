@@ -87,6 +87,7 @@ class Launch(Struct, frozen=True):
     exit: bool = False  # it has code to run when the sandbox is stopped
     batch: int = 1  # maximum number of calls in one run
     module: str = ""  # the platform's module that serves the code, or empty if the code is a program
+    device_bytes_per_s: float = 0  # at most, to a virtual device; 0 means no limit
     constants: tuple[tuple[str, str], ...] = ()  # digests and paths of files that the module reads
 
 

@@ -63,7 +63,7 @@ class Executor:
         counts: ExecutorCounts,
     ) -> None:
         self.number = number
-        self.launch = replace(launch, **_NO_CODE)
+        self.launch = replace(launch, **_NO_CODE, device_bytes_per_s=drivers.bytes_per_s(launch.place))
         self.cell = cell
         self.state = IDLE
         self.culprit: SeatSandbox | None = None  # whose run or start has ended the process

@@ -58,6 +58,7 @@ def _describe_launch(
         "constants": [digest for digest, _ in launch.constants],  # a descriptor each
         "init_names": launch.init_names,
         "file": launch.file,
+        "device_bytes_per_s": launch.device_bytes_per_s,
     }
     if launch.members:
         description |= {"members": [asdict(member) for member in launch.members], "first": launch.main}
