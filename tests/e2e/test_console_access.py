@@ -1,6 +1,7 @@
 """Who may use the console, and from which pages: logins, sessions, rights, and what an attacker would send."""
 
 import json
+import socket
 import urllib.request
 
 import pytest
@@ -71,6 +72,33 @@ def test_a_key_logs_in_and_the_cookie_is_for_the_console_alone(client, platform)
     old = ConsoleClient(facts(platform)["console"])
     old.cookie = first
     assert old.send("GET", "/console/session").status == 401  # a new login ends the session before
+
+
+def test_the_token_names_the_session_if_another_port_has_added_cookies(client, platform):
+    mine, theirs = (ConsoleClient(facts(platform)["console"]) for _ in range(2))
+    mine.log_in(key=facts(platform)["operator"])
+    theirs.log_in(key=facts(platform)["key"])
+    for cookies in (f"{mine.cookie}; {theirs.cookie}", f"{theirs.cookie}; x=1; {mine.cookie}"):
+        client.cookie = cookies
+        named = client.send("GET", "/console/session", X_Aliquot_CSRF=mine.csrf)
+        assert (named.status, named.json()["operator"]) == (200, True)
+        assert client.send("GET", "/console/session").status == 401, "nothing says which one"
+        status = client.send("GET", "/console/operator/v1/status", X_Aliquot_CSRF=mine.csrf)
+        assert status.status == 200
+        path = "/console/operator/v1/token"
+        assert client.send("POST", path, X_Aliquot_CSRF=theirs.csrf).status == 403, "a tenant's session"
+    client.cookie = theirs.cookie
+    assert client.send("GET", "/console/session", X_Aliquot_CSRF=mine.csrf).status == 401, "the page's own has gone"
+    client.cookie = f"aliquot_console=junk; aliquot_console; =x; {mine.cookie}"
+    assert client.send("GET", "/console/session").json()["operator"] is True
+
+
+def test_a_login_that_never_ends_is_dropped(client):
+    with socket.create_connection(client.host.split(":")) as connection:
+        head = f"POST /console/session HTTP/1.1\r\nHost: {client.host}\r\nOrigin: http://{client.host}\r\n"
+        connection.sendall(f"{head}Content-Length: 100000000\r\n\r\n".encode() + b"x" * 10_000)
+        connection.settimeout(60)
+        assert b" 401 " in connection.recv(1000)
 
 
 def test_logging_out_ends_the_session(tenant):

@@ -3,8 +3,10 @@
 import json
 import re
 
+import httpx
 import pytest
 from browser import BrowserPage, needs_browser, open_browser
+from console_client import ConsoleClient
 from live_platform import QuickPlatform
 from npm_modules import MODULES
 
@@ -159,6 +161,42 @@ def test_a_page_of_a_tenant_on_the_gateways_port_gets_nothing(platform, browser)
         shown.page.wait_for_selector("h1:text('Overview')")  # the session is as before
 
 
+def test_a_page_on_the_gateways_port_cannot_put_the_user_into_another_session(platform, browser):
+    """Cookies ignore ports: a web action of a tenant adds the cookie of its own session to the user's browser."""
+    theirs = ConsoleClient(facts(platform)["console"])
+    assert theirs.log_in(key=platform.create_namespace("visitor")).status == 200
+    planted = [f"document.cookie = {theirs.cookie + '; path=' + path!r};" for path in ("/", "/console", "/console/api")]
+    page = f"<!doctype html><script>{' '.join(planted)} document.title = 'done'</script>"
+    cookies = [
+        f"{theirs.cookie}; Path=/console",
+        f"={theirs.cookie}; Path=/",
+        "aliquot_console=; Path=/console; Max-Age=0",
+    ]
+    result = {"headers": {"content-type": "text/html", "set-cookie": [*cookies, "own=1"]}, "body": page}
+    platform.deploy(
+        "plant", f"def main(args):\n    return {result!r}\n", annotations=[{"key": "web-export", "value": True}]
+    )
+    url = f"{facts(platform)['url']}/api/v1/web/guest/default/plant.http"
+    assert httpx.get(url).headers.get_list("set-cookie") == ["own=1"]
+
+    def visit(shown):
+        other = shown.context.new_page()
+        other.goto(url)
+        other.wait_for_function("() => document.title === 'done'")
+        assert "aliquot_console=" in other.evaluate("document.cookie"), "the attack works so far"
+        other.close()
+
+    with logged_in(platform, browser, tenant=False) as shown:
+        visit(shown)
+        shown.page.reload()
+        shown.page.wait_for_selector("text=operator, namespace")
+        assert shown.page.locator("text=visitor").count() == 1, "only in the operator's list of namespaces"
+    with BrowserPage(browser) as fresh:
+        visit(fresh)
+        fresh.page.goto(facts(platform)["console"])
+        fresh.page.wait_for_selector("h1:text('Log in')")
+
+
 def test_the_keyboard_alone_leads_to_a_call(platform, browser):
     with logged_in(platform, browser) as shown:
         page = shown.page
@@ -228,6 +266,7 @@ def test_the_operator_asks_what_another_policy_would_have_done(platform, browser
     ],
 )
 def test_every_page_is_accessible(platform, browser, size, scheme):
+    platform.aliquot("invoke", "greet")  # the newest call, which has phases; executions of workflows have none
     with logged_in(platform, browser, tenant=False, size=size, scheme=scheme) as shown:
         for hash_, heading in PAGES.items():
             go(shown, hash_, heading)

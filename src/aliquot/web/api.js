@@ -9,6 +9,12 @@ export let session = null;
 export let chosen = "";
 
 const BASE = "/console";
+const TOKEN = "aliquot.console.token";
+
+/** The token of the session. Only pages of this address can write it here, while any page of this machine can add cookies. */
+function token() {
+  return localStorage.getItem(TOKEN) || "";
+}
 
 export class RequestError extends Error {
   /**
@@ -43,7 +49,7 @@ export function place(path) {
 export async function ask(method, path, body) {
   /** @type {Record<string, string>} */
   const headers = { accept: "application/json" };
-  if (session && method !== "GET") headers["x-aliquot-csrf"] = session.csrf;
+  if (token()) headers["x-aliquot-csrf"] = token();
   if (body !== undefined) headers["content-type"] = "application/json";
   const options = { method, headers, body: body === undefined ? undefined : JSON.stringify(body) };
   const answer = await fetch(place(path), options);
@@ -64,6 +70,7 @@ export async function ask(method, path, body) {
 
 /** @returns {Promise<Session | null>} */
 export async function findSession() {
+  if (!token()) return null;
   try {
     session = await ask("GET", "/session");
   } catch (error) {
@@ -78,12 +85,15 @@ export async function findSession() {
  * @returns {Promise<Session | null>}
  */
 export async function logIn(given) {
-  session = await ask("POST", "/session", given);
+  const made = await ask("POST", "/session", given);
+  localStorage.setItem(TOKEN, made.csrf);
+  session = made;
   return remember();
 }
 
 export async function logOut() {
   await ask("DELETE", "/session");
+  localStorage.removeItem(TOKEN);
   session = null;
 }
 

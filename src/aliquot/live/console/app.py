@@ -4,6 +4,7 @@ There is no other interface than the gateway's. A session's requests are passed 
 ends with the server, or with the operator's token.
 """
 
+import asyncio
 import json
 from collections.abc import Callable
 from functools import cached_property
@@ -12,7 +13,7 @@ from typing import Any
 from aliquot.core.units import KIB
 from aliquot.live.catalogue.catalogue import Catalogue
 from aliquot.live.console.assets import Assets
-from aliquot.live.console.guard import READING, SECURITY, RequestGuard, has_token, session_id
+from aliquot.live.console.guard import CSRF, READING, SECURITY, RequestGuard, has_token, session_ids
 from aliquot.live.console.sessions import MAX_IDLE_MS, ConsoleSession, ConsoleSessions, Credential
 from aliquot.live.gateway.app import Gateway
 from aliquot.live.gateway.http.asgi import Message, Receive, Scope, Send
@@ -25,6 +26,7 @@ PREFIX = "/console"
 MAX_WRONG_KEYS_PER_MINUTE = 10
 _AS = "/as/"  # and a namespace: for whom the operator asks
 _MAX_LOGIN_BYTES = 4 * KIB
+_LOGIN_TIMEOUT_S = 10.0
 _OBSERVE = "/api/v1/observe/"
 _PASSED_ON = ("/api/v1/namespaces/", "/api/v1/datasets", _OBSERVE)
 _OPERATOR = "/operator/v1/"
@@ -98,7 +100,7 @@ class ConsoleApp:
         if method == "POST":
             await self._log_in(headers, receive, send)
             return
-        session = await self._session(headers)
+        session = await self._session(headers, method)
         if session is None:
             await _answer(send, 401, {"error": "log in first", "mayLogIn": self._may_log_in})
         elif method in READING:
@@ -127,7 +129,7 @@ class ConsoleApp:
             wrong = "the code has been used or is too old" if isinstance(code, str) else "this key is not known"
             await self._refuse_key(send, wrong)
             return
-        before = await self._session(headers)
+        before = await self._session(headers, "POST")
         if before is not None:
             await self._sessions.end(before)
         text, session = await self._sessions.begin(credential)
@@ -152,9 +154,14 @@ class ConsoleApp:
         else:
             await _answer(send, 401, {"error": why, "mayLogIn": self._may_log_in})
 
-    async def _session(self, headers: dict[bytes, bytes]) -> ConsoleSession | None:
-        text = session_id(headers)
-        return None if text is None else await self._sessions.find(text)
+    async def _session(self, headers: dict[bytes, bytes], method: str = "GET") -> ConsoleSession | None:
+        """Return the session of a request: the one with its token, or the only one if it has none."""
+        found = [session for text in session_ids(headers) if (session := await self._sessions.find(text)) is not None]
+        if CSRF in headers:
+            named = [session for session in found if has_token(headers, session.csrf)]
+            if named or method in READING:
+                return named[0] if named else None
+        return found[0] if len(found) == 1 else None
 
     def _described(self, session: ConsoleSession) -> dict[str, Any]:
         namespaces = [each.name for each in self._catalogue.namespaces()] if session.is_operator else []
@@ -172,7 +179,7 @@ class ConsoleApp:
         if not asked.path.startswith((_OPERATOR, *_PASSED_ON)):
             await _answer(send, 404, {"error": "there is no such page"})
             return
-        session = await self._session(headers)
+        session = await self._session(headers, scope["method"])
         if session is None:
             await _answer(send, 401, {"error": "log in first", "mayLogIn": self._may_log_in})
             return
@@ -251,16 +258,24 @@ class _PassedResponse:
 
 
 async def _body(receive: Receive) -> bytes:
-    """Return the body of a login, or nothing if it is too large."""
+    """Return the body of a login, or nothing if it is too large or too slow."""
+    try:
+        async with asyncio.timeout(_LOGIN_TIMEOUT_S):
+            return await _short_body(receive)
+    except TimeoutError:
+        return b""
+
+
+async def _short_body(receive: Receive) -> bytes:
     parts, size = [], 0
-    while True:
+    while size <= _MAX_LOGIN_BYTES:
         message = await receive()
         part: bytes = message.get("body", b"")
         size += len(part)
-        if size <= _MAX_LOGIN_BYTES:
-            parts.append(part)
+        parts.append(part)
         if message["type"] != "http.request" or not message.get("more_body", False):
             return b"".join(parts) if size <= _MAX_LOGIN_BYTES else b""
+    return b""
 
 
 def _fields(body: bytes) -> dict[str, Any]:

@@ -3,16 +3,20 @@
 A tenant's web actions may serve pages from the gateway's port of the same machine. A browser sends the console's cookie
 to a path below `/console` on every port, and a page there may send requests here. So the cookie alone proves nothing: a
 request must come from a page of this origin, and all but reading requires the session's token.
+
+Such a page may also add a cookie of the same name, with a session of its own, to show its user another namespace than
+the own one. So the console's page names its session by the token whenever it can, and two sessions without a token are
+none. The page keeps the token where only pages of this origin can write.
 """
 
 import hmac
 from collections.abc import Iterable, Mapping
-from http.cookies import CookieError, SimpleCookie
 from urllib.parse import urlsplit
 
+from aliquot.live.gateway.http.names import CONSOLE_COOKIE as COOKIE
 from aliquot.live.gateway.http.responses import Headers
 
-COOKIE = "aliquot_console"
+MAX_COOKIES = 8  # that may name a session
 CSRF = b"x-aliquot-csrf"
 READING = frozenset(["GET", "HEAD"])
 _CSP = (
@@ -59,13 +63,10 @@ class RequestGuard:
         return (b"set-cookie", value.encode())
 
 
-def session_id(headers: Mapping[bytes, bytes]) -> str | None:
-    """Return the session's id from the cookies."""
-    try:
-        found = SimpleCookie(headers.get(b"cookie", b"").decode("latin-1")).get(COOKIE)
-    except CookieError:
-        return None
-    return found.value if found is not None else None
+def session_ids(headers: Mapping[bytes, bytes]) -> list[str]:
+    """Return the ids of sessions in the cookies. A page of another port can add some, but not remove the right one."""
+    pairs = (pair.strip().partition("=") for pair in headers.get(b"cookie", b"").decode("latin-1").split(";"))
+    return list(dict.fromkeys(value for name, _, value in pairs if name == COOKIE))[:MAX_COOKIES]
 
 
 def has_token(headers: Mapping[bytes, bytes], csrf: str) -> bool:

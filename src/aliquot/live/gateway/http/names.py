@@ -11,6 +11,7 @@ from aliquot.live.gateway.http.refusal import Refusal, malformed
 from aliquot.live.store.records import FullName
 
 ACTIVATION_ID_LENGTH = 32
+CONSOLE_COOKIE = "aliquot_console"  # of the console, whose port is another one of the same host
 _HEX = re.compile(r"[0-9a-f]*")
 
 

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Raw
 
 from aliquot.live.gateway.entities.actions import is_base64
+from aliquot.live.gateway.http.names import CONSOLE_COOKIE
 from aliquot.live.gateway.http.refusal import Refusal
 from aliquot.live.gateway.http.responses import JSON, Headers
 from aliquot.live.gateway.web import media
@@ -181,9 +182,14 @@ def _headers(raw: Raw | None) -> tuple[Headers, str | None]:
         for text in _values(value):
             if key == "content-type":
                 content_type = text if content_type is None else content_type
-            elif key not in _RESERVED_HEADERS:
+            elif key not in _RESERVED_HEADERS and not (key == "set-cookie" and _is_of_console(text)):
                 found.append((key.encode(), _encoded(text)))
     return tuple(found), content_type
+
+
+def _is_of_console(cookie: str) -> bool:
+    """Return whether a cookie would replace that of the console, or look like it: browsers send it to all ports."""
+    return cookie.lstrip("= \t").partition("=")[0].strip() == CONSOLE_COOKIE
 
 
 def _values(value: object) -> list[str]:
