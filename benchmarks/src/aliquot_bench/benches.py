@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from aliquot_bench import (
+    console,
     eviction,
     fairness,
     forecast,
@@ -21,6 +22,7 @@ from aliquot_bench import (
 from aliquot_bench.base import Bench, BenchRequest
 
 BENCHES: dict[str, Callable[[BenchRequest], Bench]] = {
+    "console": console.ConsoleBench,
     "eviction": eviction.EvictionBench,
     "fairness": fairness.FairnessBench,
     "forecast": forecast.ForecastBench,
