@@ -45,7 +45,7 @@ print(json.dumps({**found, "search_s": max(times)}))
 
 
 class IndexFigures(NamedTuple):
-    """What the historian needed for an index."""
+    """The time and memory of the historian for an index."""
 
     calls: int
     read_s: float  # processor time

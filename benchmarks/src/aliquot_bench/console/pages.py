@@ -34,7 +34,7 @@ async rows => {
 
 
 class PageFigures(NamedTuple):
-    """What a browser measured."""
+    """The measurements of a browser."""
 
     load_bytes: int
     load_requests: int

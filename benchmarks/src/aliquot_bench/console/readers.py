@@ -9,7 +9,7 @@ from typing import Self
 
 import httpx
 
-from aliquot.testing.client import certificates
+from aliquot.testing.client import certificates, check
 from aliquot.testing.server import LiveServer
 
 RENEW_S = 3.0
@@ -63,7 +63,7 @@ def search_times(server: LiveServer, queries: list[str]) -> list[float]:
     with httpx.Client(base_url=server.url, headers=headers, verify=certificates(), timeout=120) as client:
         for query in queries:
             began = time.perf_counter()
-            client.get(query).raise_for_status()
+            check(client.get(query))
             taken.append(time.perf_counter() - began)
     return taken
 
