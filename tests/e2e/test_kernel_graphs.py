@@ -100,6 +100,7 @@ def test_a_graph_is_called_with_json(client):
     assert record["response"]["result"]["outputs"] == {"y": [2.0] * 8}
     notes = from_pairs(record["annotations"])
     assert notes["kernels"]["bytesIn"] == 32
+    assert notes["kernels"]["loadTime"] > 0, "the graph was loaded for this call"
     assert notes["kernels"]["bytesZeroed"] == 64
     assert notes["device"].startswith("host-")
     assert notes["deviceSeconds"] > 0

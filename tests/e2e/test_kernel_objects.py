@@ -164,3 +164,40 @@ def test_a_sequence_of_graphs_hands_arrays_on_without_leaving_the_device(client)
     assert client.get("objects?prefix=sequences").json() == [], "nothing is stored"
     first = client.get(f"activations/{record['logs'][0]}").json()
     assert first["response"]["result"]["kernels"]["bytesOut"] == 0
+
+
+def test_objects_are_looked_up_again_after_a_crash_and_checked_for_damage(tmp_path):
+    """One queued call finds its object on the next server, the other's was deleted, and a third one's is damaged."""
+    server = LiveServer(tmp_path / "data", "--devices", "host:1").start()
+    try:
+        with server.client() as client:
+            once = [{"key": "rerun", "value": 0}]  # the next server does not run it again
+            client.deploy("endless", ENDLESS, kind="kernel:1", limits={"timeout": 30_000}, annotations=once)
+            client.deploy("scaled", SCALED, kind="kernel:1")
+            for number, name in enumerate(("kept", "deleted", "damaged")):
+                put_object(client, name, struct.pack("<8f", *[float(number)] * 8))
+            client.post("actions/endless", json={"inputs": {"x": [1]}})
+            wait_until(
+                lambda: any(row["state"] == "busy" for row in server.operate("GET", "status")["sandboxes"]),
+                what="the endless kernel runs",
+            )
+            bodies = [{"inputs": {"x": {"key": name}}} for name in ("kept", "deleted", "damaged")]
+            calls = [client.post("actions/scaled", json=body).json()["activationId"] for body in bodies]
+            client.delete("objects/deleted")
+            digest = next(one["sha256"] for one in client.get("objects").json() if one["key"] == "damaged")
+        server.kill()
+        (blob,) = (tmp_path / "data" / "objects").glob(f"*/{digest}")
+        blob.write_bytes(bytes(32))
+        server.start()
+        with server.client() as client:
+
+            def records():
+                found = [client.get(f"activations/{call}") for call in calls]
+                return [answer.json()["response"]["result"] for answer in found if answer.status_code == 200]
+
+            kept, deleted, damaged = wait_until(records, lambda found: len(found) == 3, what="records", timeout_s=60)
+            assert kept["outputs"] == {"y": {"key": f"calls/{calls[0]}/y"}}
+            assert deleted["error"]["complaints"] == ["The call names an object that is not there: 'deleted'."]
+            assert damaged["error"] == "the object 'damaged' is damaged or gone from the disk; put it again"
+    finally:
+        server.stop()

@@ -25,6 +25,13 @@ class KernelCounters(Struct, frozen=True, rename="camel"):
     iterations: int = 0
 
 
+class RecordedCounters(KernelCounters, frozen=True, rename="camel"):
+    """The counters of a run with the load before it: milliseconds, and those of them beside another graph's run."""
+
+    load_time: float = 0.0
+    hidden_time: float = 0.0
+
+
 def count_run(
     graph: KernelGraph,
     *,

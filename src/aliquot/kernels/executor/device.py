@@ -1,8 +1,10 @@
 """A device as one executor uses it: a backend and the constants on it for each form of graph."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from threading import Lock
-from typing import Protocol
+from time import perf_counter
+from typing import NamedTuple, Protocol
 
 from aliquot.kernels.backends import open_backend
 from aliquot.kernels.backends.base import KernelBackend
@@ -46,6 +48,32 @@ class Resident(Protocol):
         ...
 
 
+class BusyClock:
+    """Adds up the time in which a graph runs. Used as a context around each run, one at a time."""
+
+    def __init__(self) -> None:
+        self._total_s = 0.0
+        self._began_s: float | None = None
+
+    def __enter__(self) -> None:
+        self._began_s = perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        self._total_s, self._began_s = self.seconds(), None
+
+    def seconds(self) -> float:
+        """Return the time so far, with that of a run that is going on."""
+        began_s = self._began_s
+        return self._total_s + (perf_counter() - began_s if began_s is not None else 0.0)
+
+
+class LoadTime(NamedTuple):
+    """The milliseconds of a load, and those of them in which another graph ran."""
+
+    load_ms: float
+    hidden_ms: float
+
+
 class ExecutorDevice:
     """The device of one executor. `running` is held by the one run at a time, `loading` by the one load."""
 
@@ -57,6 +85,17 @@ class ExecutorDevice:
         self.outputs = ExecutorOutputs()
         self.running = Lock()
         self.loading = Lock()
+        self.busy = BusyClock()
+
+    @contextmanager
+    def timed_load(self, note: Callable[[LoadTime], None]) -> Iterator[None]:
+        """Hold `loading`, and report the time that passes from then on."""
+        with self.loading:
+            began_s, busy_s = perf_counter(), self.busy.seconds()
+            yield
+            took_s = perf_counter() - began_s
+            hidden_s = min(took_s, self.busy.seconds() - busy_s)
+            note(LoadTime(round(1000 * took_s, 3), round(1000 * hidden_s, 3)))
 
     def make_resident(self, graph: KernelGraph, files: Mapping[str, bytes | memoryview]) -> Resident:
         """Compile a graph for the device. `files` are those of its programs. Call it with `loading` held."""

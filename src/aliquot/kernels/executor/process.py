@@ -16,7 +16,7 @@ from aliquot.kernels.backends.base import DeviceLost, KernelError
 from aliquot.kernels.executor import sandbox
 from aliquot.kernels.executor.call_files import CallFiles, ObjectDamaged
 from aliquot.kernels.executor.compiled_code import CACHES
-from aliquot.kernels.executor.device import ExecutorDevice
+from aliquot.kernels.executor.device import ExecutorDevice, LoadTime
 from aliquot.kernels.executor.sandbox import GraphNotLoaded, KernelSandbox
 from aliquot.runtime import answers, frames
 from aliquot.runtime.answers import OUT_OF_MEMORY, RunAnswer, developer_error
@@ -92,10 +92,10 @@ class ExecutorSeat:
                 self._sandbox.unload()
             return RunAnswer(frames.SUCCESS, b"{}")
         if kind == frames.LOAD:
-            with self._device.loading:
+            with self._device.timed_load(self._sandbox.loaded):
                 self._sandbox.reload()
             return RunAnswer(frames.SUCCESS, b"{}")
-        with self._device.running:
+        with self._device.running, self._device.busy:
             os.dup2(self._pipes[0], 1)
             os.dup2(self._pipes[1], 2)
             form = self._sandbox.graph.form
@@ -119,6 +119,8 @@ class ExecutorSeat:
             return developer_error("A graph cannot be loaded twice.")
         description["page"] = map_page(fds.pop(0))
         description["constants"] = {digest: fds.pop(0) for digest in description["constants"]}
-        with self._device.loading:
+        times: list[LoadTime] = []
+        with self._device.timed_load(times.append):
             self._sandbox = sandbox.load(description, self._device)
+        self._sandbox.loaded(times[0])
         return RunAnswer(frames.SUCCESS, b"{}")

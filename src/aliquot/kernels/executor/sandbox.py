@@ -20,7 +20,7 @@ from aliquot.kernels.backends.base import BuildFailed
 from aliquot.kernels.binding import FileInput, InlineInput, KernelCall, bind_file, bind_json
 from aliquot.kernels.executor.call_files import NO_FILES, CallFiles
 from aliquot.kernels.executor.compiled_code import CACHES, CODE, pack_code, unpack_code
-from aliquot.kernels.executor.device import ExecutorDevice, Resident
+from aliquot.kernels.executor.device import ExecutorDevice, LoadTime, Resident
 from aliquot.kernels.executor.runs import KernelResult, RunInput
 from aliquot.kernels.graph import CONST, INPUT, OUTPUT, GraphComplaint, KernelGraph
 from aliquot.kernels.reading import GraphRefused, read_graph
@@ -55,6 +55,7 @@ class KernelSandbox:
         self._page = page
         self._max_bytes = 0
         self._constants: Mapping[str, bytes | memoryview] = {}
+        self._loaded: LoadTime | None = None  # before the next run
         self._resident = resident
 
     @property
@@ -75,6 +76,18 @@ class KernelSandbox:
         """Free what the graph has on the device."""
         self._resident.unload()
 
+    def loaded(self, time: LoadTime) -> None:
+        """Report the time of a load with the next run."""
+        self._loaded = time
+
+    def _counters(self, result: KernelResult) -> dict[str, Any]:
+        """Return the counters of a run, with the time of the load before it."""
+        counters: dict[str, Any] = to_builtins(result.counters)
+        if self._loaded is not None:
+            counters |= {"loadTime": self._loaded.load_ms, "hiddenTime": self._loaded.hidden_ms}
+            self._loaded = None
+        return counters
+
     def try_out(self) -> None:
         """Run the list of kernels once on zeroed buffers."""
         inputs = {name: bytes(buffer.size_bytes) for name, buffer in self.graph.named(INPUT).items()}
@@ -93,7 +106,7 @@ class KernelSandbox:
         stored = self._store(result, files)
         outputs = {name: _listed(self.graph, name, data) for name, data in result.outputs.items() if name not in stored}
         outputs |= {name: {"key": key} for name, key in stored.items()}
-        return {"kernels": to_builtins(result.counters), "outputs": outputs}
+        return {"kernels": self._counters(result), "outputs": outputs}
 
     def run_file(self, payload: bytes | memoryview, files: CallFiles = NO_FILES) -> FileAnswer:
         """Run the call that a safetensors file makes. Its arrays are used where they are."""
@@ -108,7 +121,7 @@ class KernelSandbox:
             return _refused_file(refused)
         result = self._run(call, inputs, files.staying)
         stored = self._store(result, files)
-        counters = to_builtins(result.counters)
+        counters = self._counters(result)
         sent = {name: data for name, data in result.outputs.items() if name not in stored}
         arrays = {name: (self.graph.buffers[name].dtype, self.graph.buffers[name].shape) for name in sent}
         keys = {name: {"key": key} for name, key in stored.items()}

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from aliquot.kernels.counters import KernelCounters
+from aliquot.kernels.counters import RecordedCounters
 from aliquot.live.invocations.activations import note
 from aliquot.live.node.base import Outcome, Status
 
@@ -17,11 +17,11 @@ def kernel_notes(outcome: Outcome) -> str:
     return ""
 
 
-def _counters(outcome: Outcome) -> KernelCounters | None:
+def _counters(outcome: Outcome) -> RecordedCounters | None:
     head = bytes(outcome.result[:_MAX_COUNTERS_BYTES])
     if not head.startswith(_BEGIN):
         return None
     try:
-        return msgspec.json.decode(head[len(_BEGIN) : head.index(b"}") + 1], type=KernelCounters)
+        return msgspec.json.decode(head[len(_BEGIN) : head.index(b"}") + 1], type=RecordedCounters)
     except (ValueError, msgspec.DecodeError):  # a kernel has written over the process that counts
         return None
