@@ -124,3 +124,6 @@ def test_a_graph_of_an_app_deploys_itself_and_its_constants(shared_server, monke
     handle = chain.spawn(x=given[0])
     assert np.allclose(chain.handle(handle.id).get(30)["y"], chain(x=given[0])["y"], atol=1e-4)
     assert [one.changed for one in chain.app.deploy()] == [False]
+    kept = chain.remote(x=given[0], outputs={"y": "chains/first"})
+    assert kept == {"y": {"key": "chains/first"}}
+    assert np.allclose(chain.remote(x=kept["y"])["y"], chain(x=chain(x=given[0])["y"])["y"], atol=1e-4)

@@ -1,10 +1,13 @@
 """Kernel graphs that are built in Python are the documents that the platform reads."""
 
+import json
+
 import numpy as np
 import pytest
 
 import aliquot
 from aliquot.kernels import boolean, f4, i4, inout, local, out
+from aliquot.kernels.tensors import make_header, read_header
 from aliquot.sdk.errors import UsageError
 from aliquot.sdk.kernels import arrays
 
@@ -94,9 +97,12 @@ def test_arguments_of_a_call_are_compared_with_the_graph(graph):
             arrays.bind(checked, given)
 
 
-def test_answers_in_json_and_files_are_the_same_arrays(graph):
+def test_objects_are_named_in_calls_and_answers(graph):
     checked = fill(graph).checked()
-    listed = arrays.read_json(checked, {"y": [1, 2, 3, 4]})["y"]
-    coded = arrays.read_json(checked, {"y": {"base64": "AACAPwAAAEAAAEBAAACAQA=="}})["y"]
-    assert listed.dtype == coded.dtype == np.float32
-    assert listed.tolist() == coded.tolist() == [1, 2, 3, 4]
+    file = arrays.call_file(checked, {"x": {"key": "a"}, "by": 3}, None, {"y": "b"})
+    said = json.loads(read_header(file).metadata["call"])
+    assert said == {"literals": {"by": 3}, "inputs": {"x": {"key": "a"}}, "outputs": {"y": {"key": "b"}}}
+    answer = make_header({}, {"outputs": json.dumps({"y": {"key": "b"}})})
+    assert arrays.read_file(checked, answer) == {"y": {"key": "b"}}
+    sent = make_header({"y": ("f4", [4])}) + np.arange(4, dtype="f4").tobytes()
+    assert arrays.read_file(checked, sent)["y"].tolist() == [0, 1, 2, 3]

@@ -1,8 +1,7 @@
 """Arrays of NumPy as the bytes that graphs take, and back."""
 
-import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from aliquot.kernels.graph import INPUT, OUTPUT, GraphBuffer, KernelGraph
@@ -15,9 +14,14 @@ if TYPE_CHECKING:
 _NUMPY_TYPES = {"bool": "?", "bf16": "<u2"}  # NumPy has no bfloat16: its arrays are bits
 
 
-def bind(graph: KernelGraph, given: Mapping[str, Any]) -> tuple[dict[str, bytes], dict[str, Any]]:
-    """Return the bytes of each input and the value of each literal. Raises a `UsageError` that names what is wrong."""
-    inputs = graph.named(INPUT)
+def bind(
+    graph: KernelGraph, given: Mapping[str, Any], stored: Collection[str] = ()
+) -> tuple[dict[str, bytes], dict[str, Any]]:
+    """Return the bytes of each input and the value of each literal. Raises a `UsageError` that names what is wrong.
+
+    `stored` are inputs that are objects of the platform.
+    """
+    inputs = {name: buffer for name, buffer in graph.named(INPUT).items() if name not in stored}
     for name in given:
         if name not in inputs and name not in graph.literals:
             known = ", ".join((*inputs, *graph.literals)) or "none"
@@ -58,44 +62,34 @@ def to_arrays(graph: KernelGraph, outputs: Mapping[str, bytes]) -> dict[str, "np
     }
 
 
-def call_file(graph: KernelGraph, given: Mapping[str, Any], iterations: int | None) -> bytes:
-    """Return the safetensors file that calls a graph on the platform."""
-    inputs, literals = bind(graph, given)
-    rest = {"literals": literals, **({} if iterations is None else {"iterations": iterations})}
+def is_stored(value: Any) -> bool:  # noqa: ANN401 - an input
+    """Return whether an input names a stored object: `{"key": "…"}`."""
+    return isinstance(value, dict) and set(value) == {"key"}
+
+
+def call_file(
+    graph: KernelGraph, given: Mapping[str, Any], iterations: int | None, outputs: Mapping[str, Any] | None = None
+) -> bytes:
+    """Return the safetensors file that calls a graph on the platform.
+
+    An input may be a stored object, and each of `outputs` becomes one: its key, or `{"key": "…", "stay": True}`.
+    """
+    stored = {name: value for name, value in given.items() if is_stored(value)}
+    inputs, literals = bind(graph, {name: value for name, value in given.items() if name not in stored}, stored)
+    rest: dict[str, Any] = {"literals": literals, **({} if iterations is None else {"iterations": iterations})}
+    if stored:
+        rest["inputs"] = stored
+    if outputs:
+        rest["outputs"] = {name: {"key": key} if isinstance(key, str) else key for name, key in outputs.items()}
     shapes = {name: (graph.buffers[name].dtype, graph.buffers[name].shape) for name in inputs}
     return make_header(shapes, {"call": json.dumps(rest)}) + b"".join(inputs.values())
 
 
-def call_json(graph: KernelGraph, given: Mapping[str, Any], iterations: int | None) -> bytes:
-    """Return the JSON that calls a graph on the platform, with its inputs as base64."""
-    inputs, literals = bind(graph, given)
-    body: dict[str, Any] = {
-        "inputs": {name: {"base64": base64.b64encode(data).decode()} for name, data in inputs.items()},
-        "literals": literals,
-    }
-    return json.dumps(body | ({} if iterations is None else {"iterations": iterations})).encode()
-
-
-def read_file(graph: KernelGraph, body: bytes) -> dict[str, "np.ndarray[Any, Any]"]:
-    """Return the outputs in a safetensors file."""
-    entries = read_header(body).entries
-    return to_arrays(graph, {name: body[entry.start : entry.end] for name, entry in entries.items()})
-
-
-def read_json(graph: KernelGraph, outputs: Mapping[str, Any]) -> dict[str, "np.ndarray[Any, Any]"]:
-    """Return the outputs in a JSON answer: nested lists, or base64 of numbers that JSON cannot hold."""
-    import numpy as np
-
-    buffers = graph.named(OUTPUT)
-    found: dict[str, np.ndarray[Any, Any]] = {}
-    for name, value in outputs.items():
-        if isinstance(value, dict):
-            found |= to_arrays(graph, {name: base64.b64decode(value["base64"])})
-        elif buffers[name].dtype == "bf16":  # numbers, of which the upper half of the bits is meant
-            found[name] = (np.asarray(value, "<f4").view("<u4") >> 16).astype("<u2").reshape(buffers[name].shape)
-        else:
-            found[name] = np.asarray(value, numpy_type(buffers[name].dtype)).reshape(buffers[name].shape)
-    return found
+def read_file(graph: KernelGraph, body: bytes) -> dict[str, Any]:
+    """Return the outputs in a safetensors file. Those that became objects are `{"key": "…"}`."""
+    file = read_header(body)
+    sent = {name: body[entry.start : entry.end] for name, entry in file.entries.items()}
+    return {**to_arrays(graph, sent), **json.loads(file.metadata.get("outputs", "{}"))}
 
 
 def numpy_type(dtype: str) -> str:

@@ -11,19 +11,16 @@ from aliquot.sdk.errors import NotFoundError, UsageError
 from aliquot.sdk.kernels import operations
 from aliquot.sdk.kernels.builder import GraphBuilder
 from aliquot.sdk.kernels.onnx_files import OnnxFile
+from aliquot.sdk.kernels.operations import Outputs
 from aliquot.sdk.wire import pause
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from aliquot.kernels.graph import KernelGraph
     from aliquot.sdk.app import App
     from aliquot.sdk.client import Client
     from aliquot.sdk.deployment import Deployment
     from aliquot.sdk.kernels.local import LocalGraph
     from aliquot.sdk.wire import Operation
-
-    Arrays = dict[str, np.ndarray[Any, Any]]
 
 _CONCURRENCY = 16  # calls of one map that run at once
 
@@ -42,7 +39,7 @@ class GraphHandle:
         return self._graph.client()
 
     @dual
-    def get(self, timeout: float | None = None) -> Operation[Arrays]:
+    def get(self, timeout: float | None = None) -> Operation[Outputs]:
         """Return its outputs, or raise why there are none. Raises `TimeoutError` after `timeout` seconds."""
         graph = self._graph
         return (yield from operations.wait(graph.action, graph.checked(), self.id, timeout))
@@ -66,7 +63,7 @@ class AppKernelGraph(GraphBuilder):
     def __repr__(self) -> str:
         return f"<kernel graph {self.action} of Aliquot>"
 
-    def __call__(self, /, *, iterations: int | None = None, **given: Any) -> Arrays:  # noqa: ANN401 - arrays and scalars
+    def __call__(self, /, *, iterations: int | None = None, **given: Any) -> Outputs:  # noqa: ANN401 - arrays and scalars
         """Run the graph in this process and return its outputs by name. Arrays and literals are given by name."""
         from aliquot.sdk.kernels import arrays
 
@@ -134,15 +131,29 @@ class AppKernelGraph(GraphBuilder):
         return model_kernels(ModelGraph(digest, {name: tuple(one) for name, one in model.shapes.items()}), content)
 
     @dual
-    def remote(self, /, *, iterations: int | None = None, **given: Any) -> Operation[Arrays]:  # noqa: ANN401
-        """Run the graph on the platform and return its outputs by name: `g.remote(x=a, alpha=2)["y"]`."""
-        return (yield from self._start(given, iterations))
+    def remote(
+        self,
+        /,
+        *,
+        iterations: int | None = None,
+        outputs: Mapping[str, Any] | None = None,
+        **given: Any,  # noqa: ANN401
+    ) -> Operation[Outputs]:
+        """Run the graph on the platform and return its outputs by name: `g.remote(x=a, alpha=2)["y"]`.
+
+        An input may be a stored object, `{"key": "inputs/x"}`. `outputs={"y": "results/y"}` makes an object of an
+        output, which is then returned as `{"key": "results/y"}`; `{"key": "results/y", "stay": True}` also leaves it on
+        the device for the next call that names it.
+        """
+        return (yield from self._start(given, iterations, outputs))
 
     @dual
     def spawn(self, /, *, iterations: int | None = None, **given: Any) -> Operation[GraphHandle]:  # noqa: ANN401
-        """Start a call on the platform. On return it is on disk there. Its arrays have at most 1 MiB as base64."""
-        graph = self.checked()
-        found = yield from self._on_platform(lambda: operations.spawn(self.action, graph, given, iterations))
+        """Start a call on the platform. On return it is on disk there. Its outputs are kept for a day."""
+        from aliquot.sdk.kernels import arrays
+
+        body = arrays.call_file(self.checked(), given, iterations)
+        found = yield from self._on_platform(lambda: operations.spawn(self.action, body))
         return self.handle(found)
 
     def handle(self, activation_id: str) -> GraphHandle:
@@ -174,9 +185,14 @@ class AppKernelGraph(GraphBuilder):
         self._deployed = "yes"
         return result
 
-    def _start(self, given: Mapping[str, Any], iterations: int | None = None) -> Operation[Arrays]:
+    def _start(
+        self, given: Mapping[str, Any], iterations: int | None = None, outputs: Mapping[str, Any] | None = None
+    ) -> Operation[Outputs]:
+        from aliquot.sdk.kernels import arrays
+
         graph = self.checked()
-        found: Arrays = yield from self._on_platform(lambda: operations.call(self.action, graph, given, iterations))
+        body = arrays.call_file(graph, given, iterations, outputs)
+        found: Outputs = yield from self._on_platform(lambda: operations.call(self.action, graph, body))
         return found
 
     def _on_platform(self, operation: Callable[[], Operation[Any]]) -> Operation[Any]:

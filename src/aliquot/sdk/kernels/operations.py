@@ -10,14 +10,12 @@ from aliquot.sdk import answers
 from aliquot.sdk.calls import NAMESPACE, action_path, activation_path, post
 from aliquot.sdk.deployment import Deployment, deploy_kernel_graph
 from aliquot.sdk.errors import PlatformError
-from aliquot.sdk.wire import JSON, HttpRequest, Operation, ask, pause
+from aliquot.sdk.wire import HttpRequest, Operation, ask, pause
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from aliquot.kernels.graph import KernelGraph
 
-    Arrays = dict[str, np.ndarray[Any, Any]]
+Outputs = dict[str, Any]  # by name: arrays of NumPy, and objects as `{"key": "…"}`
 
 SAFETENSORS = "application/x-safetensors"
 _TRANSFER_TIMEOUT_S = 3600.0
@@ -39,11 +37,10 @@ def deploy(
     return (yield from deploy_kernel_graph(app, action, document, share))
 
 
-def call(action: str, graph: KernelGraph, given: Mapping[str, Any], iterations: int | None) -> Operation[Arrays]:
-    """Run a graph and return its outputs."""
+def call(action: str, graph: KernelGraph, body: bytes) -> Operation[Outputs]:
+    """Run a graph with a safetensors file, and return its outputs."""
     from aliquot.sdk.kernels import arrays
 
-    body = arrays.call_file(graph, given, iterations)
     query = {"blocking": "true", "result": "true"}
     reply = yield from post(HttpRequest("POST", action_path(action), query, {"Content-Type": SAFETENSORS}, body))
     if reply.status == _ACCEPTED:
@@ -57,17 +54,14 @@ def call(action: str, graph: KernelGraph, given: Mapping[str, Any], iterations: 
     return arrays.read_file(graph, reply.body)
 
 
-def spawn(action: str, graph: KernelGraph, given: Mapping[str, Any], iterations: int | None) -> Operation[str]:
-    """Start a call and return its activation id."""
-    from aliquot.sdk.kernels import arrays
-
-    body = arrays.call_json(graph, given, iterations)
-    reply = yield from post(HttpRequest("POST", action_path(action), {}, {"Content-Type": JSON}, body))
+def spawn(action: str, body: bytes) -> Operation[str]:
+    """Start a call with a safetensors file, and return its activation id."""
+    reply = yield from post(HttpRequest("POST", action_path(action), {}, {"Content-Type": SAFETENSORS}, body))
     return str(answers.check(reply, action).json()["activationId"])
 
 
-def wait(action: str, graph: KernelGraph, activation_id: str, timeout_s: float | None) -> Operation[Arrays]:
-    """Wait until a spawned call has ended, and return its outputs."""
+def wait(action: str, graph: KernelGraph, activation_id: str, timeout_s: float | None) -> Operation[Outputs]:
+    """Wait until a spawned call has ended, and return its outputs, which have become objects."""
     from aliquot.sdk.kernels import arrays
 
     give_up = None if timeout_s is None else time.monotonic() + timeout_s
@@ -85,12 +79,10 @@ def wait(action: str, graph: KernelGraph, activation_id: str, timeout_s: float |
     result = body.get("result") or {}
     if not body.get("success") or "outputs" not in result:
         raise answers.failure_of(reply, action, activation_id)
-    outputs = dict(result["outputs"])
-    found: dict[str, bytes] = {}
-    for name, value in result["outputs"].items():
-        if isinstance(value, dict) and "key" in value:  # the outputs of a call that nobody waits for are objects
-            path = f"{NAMESPACE}/objects/{value['key']}"
-            reply = yield from ask(HttpRequest("GET", path, timeout_s=_TRANSFER_TIMEOUT_S))
-            found[name] = answers.check(reply, f"{action}: object {value['key']}").body
-            del outputs[name]
-    return arrays.read_json(graph, outputs) | arrays.to_arrays(graph, found)
+    found: Outputs = {}
+    for name, stored in result["outputs"].items():
+        request = HttpRequest("GET", f"{NAMESPACE}/objects/{stored['key']}", timeout_s=_TRANSFER_TIMEOUT_S)
+        reply = yield from ask(request)
+        content = answers.check(reply, f"{action}: object {stored['key']}").body
+        found |= arrays.to_arrays(graph, {name: content})
+    return found
