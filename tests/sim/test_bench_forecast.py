@@ -7,6 +7,8 @@ import pytest
 
 from aliquot.core.model import FunctionSpec, Times
 from aliquot.core.units import GIB
+from aliquot.learn.demand.model import ChoiceSettings, DemandModel
+from aliquot.learn.demand.stage_results import CHOICES
 from aliquot.sim.arrivals import Arrival, ListedWorkload
 from aliquot_bench.forecast import demand
 from aliquot_bench.forecast.curves import FEW_RUNS, QUICK_RUNS, RUNS, runs, starts_at, waited_at
@@ -62,14 +64,27 @@ def test_forecasts_of_demand_have_a_row_for_each_horizon_and_goals_for_the_worst
     random = Random(1)
     series = {name: [float(random.randrange(5)) for _ in range(400)] for name in "ab"}
     monkeypatch.setitem(demand.SETS, "made", lambda _: series)
-    found = demand.measure_demand("made", DATA, quick=True)
+    read = demand.read_set("made", DATA, quick=True)
+    found = demand.measure_demand("made", read, DemandModel())
     assert [one.steps for one in found] == list(demand.HORIZONS)
     assert all(0.85 < one.coverage < 0.95 for one in found)
     assert all(one.ratio < 1.1 for one in found)
-    assert len(demand.demand_table(found).rows) == len(demand.HORIZONS)
+    assert all(one.hindsight <= min(one.losses.values()) + 1e-9 for one in found)
+    assert all(0.5 <= one.largest < 0.7 for one in found), "one of two equal series"
+    assert len(demand.demand_table(found, ChoiceSettings()).rows) == len(demand.HORIZONS)
     low, high, ratio = demand.demand_goals("made", found)
     assert low.value <= high.value
     assert ratio.value == max(one.ratio for one in found)
+
+
+def test_settings_are_chosen_in_the_first_halves_alone():
+    random = Random(1)
+    first = [float(random.randrange(5)) for _ in range(240)]
+    told = []
+    sets = [{"made": {"a": first + second}} for second in ([0.0] * 240, [1e6] * 240)]
+    assert len({demand.choose_settings(series, told.append) for series in sets}) == 1
+    assert len(told) == 2 * len(CHOICES)
+    assert demand.first_halves(sets[0]["made"]) == {"a": first}
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason="the real traces are not beside the repository")

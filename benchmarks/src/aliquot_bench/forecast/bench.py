@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from aliquot.learn.demand.model import DemandModel
+from aliquot.learn.demand.stage_results import CHOICES
 from aliquot.sim.importers.files import check_files
 from aliquot.sim.plots import PlotLine, PlotPanel, draw_panels
 from aliquot_bench.base import BenchRequest
@@ -18,7 +20,16 @@ from aliquot_bench.forecast.curves import (
     starts_at,
     waited_at,
 )
-from aliquot_bench.forecast.demand import NEEDED, SETS, DemandResult, demand_goals, demand_table, measure_demand
+from aliquot_bench.forecast.demand import (
+    NEEDED,
+    SETS,
+    DemandResult,
+    choose_settings,
+    demand_goals,
+    demand_table,
+    measure_demand,
+    read_set,
+)
 from aliquot_bench.forecast.measuring import KeepAliveResult
 from aliquot_bench.forecast.workload import SAMPLES, MinuteWorkload, read_sample, sample_files
 from aliquot_bench.result import PERCENT, BenchResult, Goal, ResultTable, at_least, at_most
@@ -43,7 +54,7 @@ class ForecastBench:
         self._points: dict[str, list[KeepAliveResult]] = {}
         self._demand: list[DemandResult] = []
         runs = QUICK_RUNS + FEW_RUNS if request.quick else RUNS * len(self._names)
-        self.steps = runs + len(SETS)
+        self.steps = runs + len(SETS) + len(CHOICES)
 
     def run(self, on_step: Callable[[str], None]) -> BenchResult:
         goals, tables = [], []
@@ -52,11 +63,13 @@ class ForecastBench:
             self._points[name] = self._measure(work, on_step)
             goals += self._goals(name)
             tables.append(self._table(work))
-        for name in SETS:
+        sets = {name: read_set(name, self._request.data, quick=self._request.quick) for name in SETS}
+        choice = choose_settings(sets, on_step)
+        for name, series in sets.items():
             on_step(f"demand: {name}")
-            self._demand += measure_demand(name, self._request.data, quick=self._request.quick)
+            self._demand += measure_demand(name, series, DemandModel(choice))
             goals += demand_goals(name, self._demand)
-        tables.append(demand_table(self._demand))
+        tables.append(demand_table(self._demand, choice))
         return BenchResult("forecast", self._request.quick, goals, tables, self.assumed)
 
     def draw(self, path: Path) -> None:

@@ -1,13 +1,16 @@
 """Forecasts of demand on recorded series: how often intervals cover, and the loss of the chosen candidate."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from statistics import geometric_mean
 
 from msgspec import Struct
 
 from aliquot.learn.demand.candidates import BLEND, CANDIDATES
 from aliquot.learn.demand.forecaster import DemandForecaster
+from aliquot.learn.demand.model import ChoiceSettings, DemandModel
 from aliquot.learn.demand.series import pinball
+from aliquot.learn.demand.stage_results import CHOICES
 from aliquot.sim.importers.azure_functions import OWNERS_500, MinuteCounts, read_minute_counts
 from aliquot.sim.importers.azure_functions_1000 import day_1000
 from aliquot.sim.importers.azure_llm import read_azure_llm
@@ -41,6 +44,8 @@ class DemandResult(Struct, frozen=True):
     series_within: float  # part of the series with 88 to 92 %
     chosen: float  # weighted quantile loss
     losses: dict[str, float]  # of each candidate for all series
+    hindsight: float  # of the candidate that was best for each series, as nobody knew before
+    largest: float  # part of the chosen's loss that comes from one series
 
     @property
     def best_simple(self) -> str:
@@ -112,17 +117,46 @@ class _Sums:
         self.values = self.chosen = 0.0
         self.losses = dict.fromkeys((*CANDIDATES, BLEND), 0.0)
         self.outside: dict[str, list[bool]] = {}  # by series
+        self.by_series: dict[str, dict[str, float]] = {}  # losses of each candidate
+        self.chosen_by_series: dict[str, float] = {}
 
 
-def measure_demand(name: str, data: Path, *, quick: bool) -> list[DemandResult]:
-    """Forecast each series step by step. Learned from its first half on, measured in its second half."""
+def read_set(name: str, data: Path, *, quick: bool) -> Series:
+    """Return the newest values of some series of a set."""
     series = SETS[name](data)
     most = MAX_QUICK_SERIES if quick else MAX_SERIES
     every = max(1, len(series) // most)
     longest = MAX_QUICK_STEPS if quick else MAX_STEPS
-    chosen = [(key, values[-longest:]) for key, values in list(series.items())[::every][:most]]
+    return {key: values[-longest:] for key, values in list(series.items())[::every][:most]}
+
+
+def first_halves(series: Series) -> Series:
+    return {key: values[: len(values) // 2] for key, values in series.items()}
+
+
+def choose_settings(sets: Mapping[str, Series], on_step: Callable[[str], None]) -> ChoiceSettings:
+    """Return the settings with the least mean ratio to the best simple candidate in the first halves of all sets."""
+    means = []
+    for choice in CHOICES:
+        on_step(f"settings: {describe(choice)}")
+        ratios = [
+            result.ratio
+            for name, series in sets.items()
+            for result in measure_demand(name, first_halves(series), DemandModel(choice))
+        ]
+        means.append(geometric_mean(ratios))
+    return CHOICES[means.index(min(means))]
+
+
+def describe(choice: ChoiceSettings) -> str:
+    return f"memory {choice.memory:g}, power of the blend {choice.blend_power:g}"
+
+
+def measure_demand(name: str, series: Series, model: DemandModel) -> list[DemandResult]:
+    """Forecast each series step by step. Learned from its first half on, measured in its second half."""
+    chosen = list(series.items())
     sums = {steps: _Sums() for steps in HORIZONS}
-    forecaster: DemandForecaster[str] = DemandForecaster(HORIZONS)
+    forecaster: DemandForecaster[str] = DemandForecaster(HORIZONS, model=model)
     models: dict[str, list[dict[int, str]]] = {key: [] for key, _ in chosen}
     for step in range(
         max(len(values) for _, values in chosen)
@@ -151,9 +185,14 @@ def _add(
         found = sums[steps]
         found.values += value
         for name, scored in by_candidate.items():
-            found.losses[name] += 2 * pinball(value, scored.band)
+            loss = 2 * pinball(value, scored.band)
+            found.losses[name] += loss
+            of_series = found.by_series.setdefault(key, {})
+            of_series[name] = of_series.get(name, 0.0) + loss
         own = by_candidate[models[step - steps][steps]]
-        found.chosen += 2 * pinball(value, own.band)
+        loss = 2 * pinball(value, own.band)
+        found.chosen += loss
+        found.chosen_by_series[key] = found.chosen_by_series.get(key, 0.0) + loss
         if own.outside is not None:
             found.outside.setdefault(key, []).append(own.outside)
 
@@ -164,7 +203,10 @@ def _result(name: str, steps: int, sums: _Sums) -> DemandResult:
     within = sum(0.88 <= part <= 0.92 for part in covered) / len(covered)  # noqa: PLR2004 - the goal
     total = sums.values or 1.0
     losses = {candidate: loss / total for candidate, loss in sums.losses.items()}
-    return DemandResult(name, steps, 1 - sum(outside) / len(outside), within, sums.chosen / total, losses)
+    hindsight = sum(min(of_series.values()) for of_series in sums.by_series.values())
+    largest = max(sums.chosen_by_series.values()) / (sums.chosen or 1.0)
+    coverage = 1 - sum(outside) / len(outside)
+    return DemandResult(name, steps, coverage, within, sums.chosen / total, losses, hindsight / total, largest)
 
 
 def demand_goals(name: str, results: Sequence[DemandResult]) -> list[Goal]:
@@ -180,15 +222,22 @@ def demand_goals(name: str, results: Sequence[DemandResult]) -> list[Goal]:
     ]
 
 
-def demand_table(results: Sequence[DemandResult]) -> ResultTable:
+def demand_table(results: Sequence[DemandResult], choice: ChoiceSettings) -> ResultTable:
     """Return the table of all sets and horizons."""
-    columns = ["set", "steps ahead", "coverage, %", "series within, %", "chosen", "best simple", "its loss", "ratio"]
+    columns = [
+        "set", "steps ahead", "coverage, %", "series within, %", "chosen", "best simple", "its loss", "ratio",
+        "hindsight, ratio", "largest series, %",
+    ]  # fmt: skip
     rows: list[list[str | float | None]] = [
         [
             one.set_name, one.steps, PERCENT * one.coverage, PERCENT * one.series_within, one.chosen, one.best_simple,
-            one.losses[one.best_simple], one.ratio,
+            one.losses[one.best_simple], one.ratio, one.hindsight / one.losses[one.best_simple],
+            PERCENT * one.largest,
         ]
         for one in results
     ]  # fmt: skip
-    title = "Forecasts of demand: weighted quantile loss and coverage, the second half"
+    title = (
+        "Forecasts of demand: weighted quantile loss and coverage, the second half, under the settings that were best "
+        f"in the first halves ({describe(choice)})"
+    )
     return ResultTable(title, columns, rows, "recorded series, nothing runs")

@@ -41,6 +41,7 @@ LEARNED, SELECTED = 0.6, 0.8  # parts of the rows before the borders
 MIN_ROWS = 100
 MIN_WINDOWS = 100  # fewer are not enough to train a network
 MIN_COMPARED = 20  # rows newer than both versions
+MIN_GAIN, MIN_GAIN_PART = 1e-4, 0.01  # of the loss, so that no draw of ties decides
 
 
 class TooFewRowsError(Exception):
@@ -244,7 +245,7 @@ class DemandTraining:
             return replace(
                 card, why=f"not compared: {new.rows} rows are newer than {name} knows; it takes {MIN_COMPARED}"
             )
-        accepted = new.loss < old.loss
+        accepted = old.loss - new.loss > max(MIN_GAIN, MIN_GAIN_PART * old.loss)
         figures = f"{card.winner} has the loss {new.loss:.4f} against {old.loss:.4f} of {name} on {new.rows} newer rows"
         return replace(card, accepted=accepted, why=f"{'better' if accepted else 'not better'}: {figures}")
 

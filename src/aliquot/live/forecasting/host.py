@@ -13,6 +13,7 @@ import structlog
 
 from aliquot.core.events import DemandForecast, DemandRow
 from aliquot.core.units import MIB
+from aliquot.learn.demand.calls import TICKS_PER_STEP
 from aliquot.learn.settings import LearnSettings
 from aliquot.live.forecasting.messages import (
     LENGTH,
@@ -27,6 +28,9 @@ from aliquot.live.profile.records import SECOND_S, ProfileRow
 from aliquot.worker_process import RestartDelay, end_process
 
 _MODULE = "aliquot.live.forecasting.process"
+MAX_START_S = 600.0  # until a forecaster has learned from the profiles
+MAX_SILENCE_S = 30.0  # after that it hangs and is ended
+SILENT_TICKS = 3  # or after so many ticks, if they take longer
 MAX_UNSENT_BYTES = MIB  # calls beyond are not sent to a forecaster that does not read
 
 log = structlog.get_logger("aliquot.forecasting")
@@ -36,9 +40,15 @@ class ForecasterProcess:
     """Sends calls to the forecaster, and passes its forecasts on. Without it the server goes on without forecasts."""
 
     def __init__(
-        self, step_s: float, data: Path, post: Callable[[DemandForecast], None], learning: LearnSettings
+        self,
+        step_s: float,
+        data: Path,
+        post: Callable[[DemandForecast], None],
+        learning: LearnSettings,
+        max_silence_s: float = MAX_SILENCE_S,
     ) -> None:
         """`post` is called with each forecast. `data` has the profiles to learn from first."""
+        self._max_silence_s = max(max_silence_s, SILENT_TICKS * step_s / TICKS_PER_STEP)
         self.models = DemandModels(data, step_s, learning)
         self._step_s = step_s
         self._data = data
@@ -47,6 +57,7 @@ class ForecasterProcess:
         self._process: asyncio.subprocess.Process | None = None
         self._task: asyncio.Task[None] | None = None
         self.rows: tuple[DemandRow, ...] = ()  # of the last forecast
+        self.reports = 0  # that forecasters have sent
 
     @property
     def pid(self) -> int | None:
@@ -77,6 +88,8 @@ class ForecasterProcess:
             started_s = time.monotonic()
             try:
                 await self._run_once()
+            except TimeoutError:
+                log.error("the forecaster said nothing for too long and is ended")  # noqa: TRY400 - the text says it
             except (OSError, msgspec.DecodeError) as error:
                 log.error("the forecaster failed", error=str(error))  # noqa: TRY400 - the text says it
             self.rows = ()
@@ -99,7 +112,10 @@ class ForecasterProcess:
                 raise
         reader, self._writer = await asyncio.open_connection(sock=ours)
         try:
-            while (report := await _next(reader)) is not None:
+            timeout_s = MAX_START_S
+            while (report := await asyncio.wait_for(_next(reader), timeout_s)) is not None:
+                timeout_s = self._max_silence_s
+                self.reports += 1
                 self.models.reported(report)
                 if report.forecast is not None:
                     self.rows = report.forecast.rows

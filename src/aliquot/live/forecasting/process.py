@@ -1,7 +1,7 @@
 """The forecaster as a process: `python -m aliquot.live.forecasting.process FD STEP_S DATA DRIFT`.
 
-It learns from the profiles that are on disk, then from calls that the server sends, and sends forecasts several times
-in a step. It ends when the server closes the connection.
+It learns from the profiles that are on disk, then from calls that the server sends. Several times in a step it sends a
+report, with a forecast if calls are expected. It ends when the server closes the connection.
 """
 
 import os
@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from aliquot.learn.demand.drift import DriftSettings
-from aliquot.live.forecasting.messages import LENGTH, MAX_FRAME_BYTES, ForecasterReport, frame, seen_decoder
+from aliquot.live.forecasting.messages import LENGTH, MAX_FRAME_BYTES, frame, seen_decoder
 from aliquot.live.forecasting.served import ServedForecaster
 
 NICENESS = 10
@@ -27,7 +27,6 @@ class ForecastLoop:
         self._connection = connection
         self._forecaster = forecaster
         self._read = bytearray()
-        self._told: ForecasterReport | None = None
 
     def run(self) -> None:
         """Serve until the server closes the connection."""
@@ -38,10 +37,7 @@ class ForecastLoop:
                 return
             if time.monotonic() >= next_s:
                 next_s = time.monotonic() + self._forecaster.tick_s
-                report = self._forecaster.report(time.time())
-                if report.forecast is not None or report != self._told:
-                    self._connection.sendall(frame(report))
-                    self._told = report
+                self._connection.sendall(frame(self._forecaster.report(time.time())))
 
     def _receive(self) -> bool:
         """Learn from what the server has sent. Return false if it has closed the connection."""
