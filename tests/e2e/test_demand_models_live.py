@@ -58,7 +58,8 @@ def test_forecasts_are_trained_drift_are_promoted_and_rolled_back(tmp_path):
     with QuickPlatform(tmp_path, *OPTIONS) as platform:
         begin_forecasts(platform)
         wait_until(lambda: models(platform)["forecaster"] == 2, what="a version that was trained because of the drift")
-        shown = platform.aliquot("model", "show", "--of", "demand")
+        shown = platform.aliquot("model", "show", "--of", "demand", "--plot", tmp_path / "curve.png")
+        assert (tmp_path / "curve.png").stat().st_size > 1000
         assert "2 serves" in shown
         assert "the loss was above" in shown
         assert "gru.onnx" in shown

@@ -3,10 +3,13 @@
 import pytest
 
 from aliquot.config import PolicySettings
+from aliquot.core.errors import InputError
 from aliquot.core.model import DeviceSpec, FunctionSpec, Times
 from aliquot.core.units import GIB
+from aliquot.learn.demand.versions import CHOSEN, DemandCard, registry_of
 from aliquot.sim.arrivals import Arrival, ListedWorkload
 from aliquot.sim.engine import Scenario, simulate
+from aliquot.sim.forecasting.choice import parse_forecasting
 from aliquot.sim.forecasting.clairvoyant import ClairvoyantForecaster
 from aliquot.sim.forecasting.forecaster import ForecastSettings
 
@@ -16,13 +19,14 @@ CALLS, PERIOD_S = 60, 1200.0
 
 def colds(source, *, policy="forecast", keepalive=None):
     """Return how many regular calls were cold."""
+    settings = parse_forecasting(str(source))
     workload = ListedWorkload(Arrival(PERIOD_S * number, "report") for number in range(CALLS))
     scenario = Scenario(
         [DeviceSpec("gpu-0", memory_bytes=16 * GIB)],
         {"report": REPORT},
         workload,
         check=True,
-        forecasting=ForecastSettings(source),
+        forecasting=settings,
     )
     recorder = simulate(scenario, PolicySettings("fcfs", keepalive, provisioning=policy))
     (flow,) = recorder.flows.values()
@@ -61,3 +65,26 @@ def test_ticks_end_with_the_last_arrival(name):
     ended = []
     simulate(scenario, PolicySettings("fcfs", provisioning="forecast"), on_end=ended.append)
     assert len(ended) == 2
+
+
+def version(folder, **fields):
+    """Return the folder of a version without networks."""
+    registry = registry_of(folder)
+    card = DemandCard(version=1, created=0, winner=CHOSEN, accepted=True, why="", scores={}, **fields)
+    registry.add(card, {})
+    return registry.folder(1)
+
+
+def test_a_trained_version_forecasts_if_its_steps_are_those_of_the_policy(tmp_path):
+    assert colds(version(tmp_path), keepalive="fixed_ttl") == colds("counts", keepalive="fixed_ttl")
+    with pytest.raises(InputError, match=r"--forecasting: version 1 forecasts steps of 10 s.*forecast.step_s=10"):
+        colds(version(tmp_path / "other", step_s=10.0))
+
+
+def test_an_unknown_forecaster_and_a_damaged_version_are_refused(tmp_path):
+    with pytest.raises(InputError, match="--forecasting: 'crystal' is neither none, counts, clairvoyant"):
+        parse_forecasting("crystal")
+    folder = version(tmp_path)
+    (folder / "manifest.json").unlink()
+    with pytest.raises(InputError, match="--forecasting: version 1"):
+        parse_forecasting(str(folder))

@@ -1,8 +1,9 @@
 """`aliquot model`: the models that predict the next files, their quality, and the one in use."""
 
 import time
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,6 +13,9 @@ from aliquot.cli.gateway import AsJson, Data, GatewayClient, connect
 from aliquot.cli.results import clock, count, percent, print_json, show, size, table, text
 from aliquot.core.errors import InputError
 from aliquot.sdk.errors import SdkError
+
+if TYPE_CHECKING:
+    from aliquot.sim.plots import PlotPanel
 
 FILES, DEMAND = "files", "demand"
 PATHS = {FILES: "/operator/v1/models", DEMAND: "/operator/v1/models/demand"}
@@ -250,22 +254,44 @@ def _check_plot(plot: Path | None) -> None:
 
 
 def _draw(curve: list[dict[str, Any]], path: Path) -> None:
-    from aliquot.sim.plots import PlotLine, PlotPanel, draw_panels
+    from aliquot.sim.plots import draw_panels
 
     if not curve:
         raise InputError("--plot: no network was trained, so there is no learning curve")
-    loss, hits = [], []
-    for name in dict.fromkeys(point["network"] for point in curve):
-        points = [point for point in curve if point["network"] == name]
-        rounds = [float(point["epoch"]) for point in points]
-        of = f"{name}, " if name else ""
-        loss.append(PlotLine(f"{of}learned from", rounds, [point["learned_loss"] for point in points]))
-        loss.append(PlotLine(f"{of}held back", rounds, [point["held_back_loss"] for point in points]))
-        if not name:
-            hits.append(PlotLine("top-1", rounds, [_POINTS * point["top1"] for point in points]))
-            hits.append(PlotLine("top-5", rounds, [_POINTS * point["top5"] for point in points]))
-    panels = [PlotPanel("loss", "round", "nats a step" if hits else "absolute error, in asinh", loss)]
-    if hits:
-        panels.append(PlotPanel("held-back sessions", "round", "% right", hits))
-    draw_panels(panels, "The network's learning curve", path, columns=2)
+    names = dict.fromkeys(point["network"] for point in curve)
+    panels = _demand_panels(curve, names) if any(names) else _file_panels(curve)
+    draw_panels(panels, "The learning curve", path, columns=2)
     say(f"wrote {path}")
+
+
+def _file_panels(curve: list[dict[str, Any]]) -> "list[PlotPanel]":
+    from aliquot.sim.plots import PlotLine, PlotPanel
+
+    rounds = [float(point["epoch"]) for point in curve]
+    loss = [
+        PlotLine("learned from", rounds, [point["learned_loss"] for point in curve]),
+        PlotLine("held back", rounds, [point["held_back_loss"] for point in curve]),
+    ]
+    hits = [
+        PlotLine("top-1", rounds, [_POINTS * point["top1"] for point in curve]),
+        PlotLine("top-5", rounds, [_POINTS * point["top5"] for point in curve]),
+    ]
+    return [
+        PlotPanel("loss", "round", "nats a step", loss),
+        PlotPanel("held-back sessions", "round", "% right", hits),
+    ]
+
+
+def _demand_panels(curve: list[dict[str, Any]], names: Iterable[str]) -> "list[PlotPanel]":
+    from aliquot.sim.plots import PlotLine, PlotPanel
+
+    panels = []
+    for title, field in (("learned from", "learned_loss"), ("held back", "held_back_loss")):
+        lines = []
+        for name in names:
+            points = [point for point in curve if point["network"] == name]
+            lines.append(
+                PlotLine(name, [float(point["epoch"]) for point in points], [point[field] for point in points])
+            )
+        panels.append(PlotPanel(title, "round", "absolute error, in asinh", lines))
+    return panels

@@ -301,7 +301,7 @@ def _runs(policy: str, prefetching: str, admission: str, seed: str, common: Poli
         for number in seeds
     ]
     assembled = [assemble(run, SIMULATED_QUEUEING) for run in runs]
-    used = dict.fromkeys(name for scheduler in assembled for name in scheduler.policy_names)
+    used = dict.fromkeys((*(name for one in assembled for name in one.policy_names), common.provisioning))
     for name in common.params:
         if name not in used:
             raise InputError(f"--set: {name} is not among the policies of this run: {', '.join(used)}")

@@ -9,7 +9,7 @@ from msgspec import Struct
 class ChoiceSettings(Struct, frozen=True):
     """Settings of the choice of a candidate for each series. The field names are a format on disk."""
 
-    memory: float = 0.02  # by which losses are smoothed
+    memory: float = 0.005  # by which losses are smoothed
     blend_power: float = 6.0  # of the inverse loss, by which candidates are weighted
     worth: float = 0.98  # a candidate must have at most this part of the loss to replace another
 

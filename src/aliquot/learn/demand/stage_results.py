@@ -11,7 +11,7 @@ from aliquot.learn.demand.versions import CHOSEN, ChanceScore, DemandScore
 from aliquot.learn.registry import EpochResult
 
 CLEARLY = 0.98  # a single forecaster must have at most this part of the loss to serve all series
-CHOICES = (ChoiceSettings(), ChoiceSettings(memory=0.005), ChoiceSettings(blend_power=12.0))
+CHOICES = (ChoiceSettings(), ChoiceSettings(memory=0.02), ChoiceSettings(memory=0.02, blend_power=12.0))
 
 
 class Collected(Struct, frozen=True):

@@ -21,7 +21,8 @@ def parse_forecasting(text: str) -> ForecastSettings:
         )
     version = int(folder.name)
     try:
-        model = open_version(ModelRegistry(folder.parent, DemandCard), version)
+        registry = ModelRegistry(folder.parent, DemandCard)
+        model = open_version(registry, version)
     except BrokenVersionError as error:
         raise InputError(f"--forecasting: {error}") from error
-    return ForecastSettings(f"version {version}", model)
+    return ForecastSettings(f"version {version}", model, registry.manifest(version).step_s)

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from aliquot.core.clock import after
 from aliquot.core.commands import Command, Complete, Dispatch, Fail
+from aliquot.core.errors import InputError
 from aliquot.core.events import DemandForecast, DemandRow
 from aliquot.core.model import FunctionSpec
 from aliquot.learn.demand.calls import ApplicationKey, CallForecaster
@@ -28,6 +29,7 @@ class ForecastSettings(Struct, frozen=True):
 
     source: str = NONE
     model: DemandModel = DemandModel()  # for the live platform's
+    step_s: float | None = None  # for which the model was made; None for any
 
 
 class ForecastSource(Protocol):
@@ -44,9 +46,17 @@ class ForecastSource(Protocol):
 def make_source(
     settings: ForecastSettings, step_s: float | None, workload: Workload, functions: dict[str, FunctionSpec]
 ) -> ForecastSource | None:
-    """Return the source of forecasts, or None if nothing forecasts or the provisioning policy wants no forecasts."""
+    """Return the source of forecasts, or None if nothing forecasts or the provisioning policy wants no forecasts.
+
+    Raises `InputError` if the policy's steps are not those of the model.
+    """
     if settings.source == NONE or step_s is None:
         return None
+    if settings.step_s not in {None, step_s}:
+        raise InputError(
+            f"--forecasting: {settings.source} forecasts steps of {settings.step_s:g} s, and the provisioning policy "
+            f"wants {step_s:g} s; take --set forecast.step_s={settings.step_s:g}"
+        )
     if settings.source == CLAIRVOYANT:
         return ClairvoyantForecaster(workload, functions, step_s)
     return CallForecaster(step_s, settings.model)
