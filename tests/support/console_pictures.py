@@ -33,22 +33,41 @@ def main(folder: Path) -> None:
     with tempfile.TemporaryDirectory() as temporary, open_browser() as browser:
         (Path(temporary) / "shop.py").write_text(SHOP)
         with LivePlatform(Path(temporary), "--devices", "host:2", "--slots", "2") as platform:
-            platform.aliquot("deploy", "shop.py")
+            tenants = {"labs": platform.create_namespace("labs"), "shop": platform.create_namespace("shop")}
+            for key in tenants.values():
+                platform.aliquot("deploy", "shop.py", **as_tenant(platform, key))
             address = platform.aliquot("console", "--no-browser").strip()
             with BrowserPage(browser) as shown:
-                load = threading.Thread(target=platform.run, args=("python", "shop.py"))
-                load.start()
-                shown.page.goto(address)
-                shown.page.wait_for_selector("td:text('shop.train')")
-                shown.page.wait_for_timeout(1500)
-                shown.page.screenshot(path=folder / "console.png")
-                load.join()
-                shown.page.evaluate("location.hash = '#/activations?name=shop.train'")
-                shown.page.locator("tr", has_text="shop.train").locator("a[data-row]").first.click()
-                shown.page.wait_for_selector("caption:text('Where it was, and why')")
-                shown.page.screenshot(
-                    path=folder / "console-call.png", clip={"x": 0, "y": 0, "width": 1280, "height": 620}
-                )
+                take_all(shown, platform, tenants, address, folder)
+
+
+def as_tenant(platform: LivePlatform, key: str) -> dict[str, str]:
+    return {"ALIQUOT_URL": platform.url, "ALIQUOT_KEY": key}
+
+
+def take_all(shown: BrowserPage, platform: LivePlatform, tenants: dict[str, str], address: str, folder: Path) -> None:
+    """Take the pictures while two tenants call their functions."""
+    page = shown.page
+
+    def call_often(key: str) -> None:
+        for _ in range(4):
+            platform.run("python", "shop.py", **as_tenant(platform, key))
+
+    loads = [threading.Thread(target=call_often, args=(key,)) for key in tenants.values()]
+    for load in loads:
+        load.start()
+    page.goto(address)
+    page.wait_for_selector("td:text('shop.train')")
+    page.wait_for_timeout(40_000)  # so that a minute has something to show
+    page.screenshot(path=folder / "console.png", clip={"x": 0, "y": 0, "width": 1280, "height": 1180}, full_page=True)
+    for load in loads:
+        load.join()
+    page.evaluate("location.hash = '#/activations?name=shop.classify&namespace=labs&wait=0.5'")
+    page.wait_for_selector("tr.call")
+    page.screenshot(path=folder / "console-calls.png", clip={"x": 0, "y": 0, "width": 1280, "height": 620})
+    page.locator("tr.call a[data-row]").first.click()
+    page.wait_for_selector("caption:text('Where it was, and why')", timeout=60_000)
+    page.screenshot(path=folder / "console-call.png", clip={"x": 0, "y": 0, "width": 1280, "height": 620})
 
 
 if __name__ == "__main__":

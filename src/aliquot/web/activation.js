@@ -11,8 +11,6 @@ const PHASES = {
 export async function activation(view) {
   const id = view.argument.replace(/[^0-9a-f]/g, "");
   const operator = Boolean(api.session && api.session.operator);
-  const namespace = view.query.get("namespace");
-  if (operator && namespace) api.choose(namespace);
   const path = `/api/v1/namespaces/_/activations/${id}`;
   /** @type {any} */
   let record = await api.ask("GET", path).catch((error) => { if (error.status !== 404) throw error; });

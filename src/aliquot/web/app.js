@@ -74,13 +74,15 @@ async function show() {
   const stop = new AbortController();
   leave = () => stop.abort();
   announce("");
+  const { name, argument, query } = address();
+  const namespace = query.get("namespace");
+  if (name === "activation" && namespace && api.session && api.session.operator) api.choose(namespace);
   drawHeader();
   if (!api.session) {
     const { login } = await import("./login.js");
     login(main, show);
     return;
   }
-  const { name, argument, query } = address();
   document.title = `${PAGES[name].title} – Aliquot console`;
   const failed = (/** @type {Error} */ error) => {
     if (stop.signal.aborted) return;

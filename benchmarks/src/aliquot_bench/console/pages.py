@@ -63,7 +63,7 @@ def measure_pages(server: LiveServer, calls: int) -> PageFigures:
         try:
             page = browser.new_page(viewport={"width": 1280, "height": 900})
             answers: list[Any] = []
-            page.on("response", answers.append)
+            page.on("response", lambda answer: answers.append(answer))  # noqa: PLW0108 - it takes no method of a list
             address = login_address(server)
             began = time.perf_counter()
             page.goto(address, wait_until="commit")
