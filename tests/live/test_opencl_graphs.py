@@ -10,7 +10,7 @@ from kernel_graphs import gemm_chain, graph_of
 from aliquot.kernels.backends import open_backend
 from aliquot.kernels.backends.base import BuildFailed, DeviceFailed, Region
 from aliquot.kernels.counters import count_run
-from aliquot.kernels.executor.residents import DeviceConstants, ResidentGraph
+from aliquot.kernels.executor.residents import DeviceArena, DeviceConstants, ResidentGraph
 from aliquot.kernels.reading import GraphRefused
 
 pytestmark = pytest.mark.skipif(shutil.which("ld") is None, reason="PoCL links with ld, of the package binutils")
@@ -94,6 +94,42 @@ def test_an_output_that_stays_is_an_input_without_a_copy_to_the_device(device):
     assert found.counters == count_run(resident.graph, **known, inputs={"x"})
     assert (found.counters.misses, found.counters.hits, found.counters.bytes_in) == (4, 12, 0)
     assert found.outputs["y"] == resident.run({"x": plain}, {}).outputs["y"]
+
+
+def test_graphs_share_one_arena_which_is_freed_with_the_last_of_them(device):
+    class Counted:
+        """The device, with the memory that is allocated there."""
+
+        def __init__(self):
+            self.sizes = []
+
+        def __getattr__(self, name):
+            return getattr(device, name)
+
+        def allocate(self, size_bytes):
+            self.sizes.append(size_bytes)
+            return device.allocate(size_bytes)
+
+        def free(self, memory):
+            self.sizes.remove(memory.size_bytes)
+            device.free(memory)
+
+    counted = Counted()
+    arena, x = DeviceArena(counted), np.arange(8, dtype="f4")
+    small, large = scaling(), scaling()
+    large["buffers"] = {name: one | {"shape": [4096]} for name, one in large["buffers"].items()}
+    graphs = [ResidentGraph(graph_of(one), counted, DeviceConstants(counted), arena=arena) for one in (small, large)]
+    for resident in graphs:
+        resident.load({}.__getitem__)
+    for _ in range(2):
+        result = graphs[0].run({"x": x.tobytes()}, {"alpha": 2})
+        np.testing.assert_array_equal(np.frombuffer(result.outputs["y"], "f4"), 2 * x + 3)
+        graphs[1].run({"x": bytes(4 * 4096)}, {"alpha": 2})
+    assert counted.sizes == [graphs[1].plan.run_bytes]
+    graphs[1].unload()
+    assert counted.sizes
+    graphs[0].unload()
+    assert counted.sizes == []
 
 
 def test_graphs_with_equal_constants_share_them(device):

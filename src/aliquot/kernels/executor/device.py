@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 from aliquot.kernels.backends import open_backend
 from aliquot.kernels.backends.base import KernelBackend
 from aliquot.kernels.executor.call_files import ExecutorOutputs
-from aliquot.kernels.executor.residents import DeviceConstants, Fetch, ResidentGraph
+from aliquot.kernels.executor.residents import DeviceArena, DeviceConstants, Fetch, ResidentGraph
 from aliquot.kernels.executor.runs import KernelResult, Progress, RunInput
 from aliquot.kernels.graph import KernelGraph, Scalar
 
@@ -81,7 +81,7 @@ class ExecutorDevice:
         """Open devices when a form of graph needs them. `bytes_per_s` paces loads, see `DeviceConstants`."""
         self._number = number
         self._bytes_per_s = bytes_per_s
-        self._forms: dict[str, tuple[KernelBackend, DeviceConstants]] = {}
+        self._forms: dict[str, tuple[KernelBackend, DeviceConstants, DeviceArena]] = {}
         self.outputs = ExecutorOutputs()
         self.running = Lock()
         self.loading = Lock()
@@ -99,13 +99,13 @@ class ExecutorDevice:
 
     def make_resident(self, graph: KernelGraph, files: Mapping[str, bytes | memoryview]) -> Resident:
         """Compile a graph for the device. `files` are those of its programs. Call it with `loading` held."""
-        backend, constants = self.backend(graph.form)
-        return ResidentGraph(graph, backend, constants, files)
+        backend, constants, arena = self._form(graph.form)
+        return ResidentGraph(graph, backend, constants, files, arena)
 
-    def backend(self, form: str) -> tuple[KernelBackend, DeviceConstants]:
-        """Return a backend with a queue of its own, and the constants that all graphs of this form share."""
+    def _form(self, form: str) -> tuple[KernelBackend, DeviceConstants, DeviceArena]:
+        """Return a backend with a queue of its own, and the memory that all graphs of this form share."""
         if form not in self._forms:
             backend = open_backend(form, self._number)
-            self._forms[form] = backend, DeviceConstants(backend, self._bytes_per_s)
-        backend, constants = self._forms[form]
-        return backend.with_own_queue(), constants
+            self._forms[form] = backend, DeviceConstants(backend, self._bytes_per_s), DeviceArena(backend)
+        backend, constants, arena = self._forms[form]
+        return backend.with_own_queue(), constants, arena

@@ -59,6 +59,38 @@ class DeviceConstants:
             self._backend.free(self._memories.pop(digest))
 
 
+class DeviceArena:
+    """The memory of the one run that goes on, as large as the largest graph needs. The graphs of an executor share it.
+
+    It is freed when the last loaded graph is unloaded.
+    """
+
+    def __init__(self, backend: KernelBackend) -> None:
+        self._backend = backend
+        self._memory: DeviceMemory | None = None
+        self._users = 0
+
+    def join(self) -> None:
+        self._users += 1
+
+    def leave(self) -> None:
+        self._users -= 1
+        if not self._users:
+            self._free()
+
+    def take(self, size_bytes: int) -> DeviceMemory:
+        """Return memory of at least this size."""
+        if self._memory is None or self._memory.size_bytes < size_bytes:
+            self._free()
+            self._memory = self._backend.allocate(size_bytes)
+        return self._memory
+
+    def _free(self) -> None:
+        if self._memory is not None:
+            self._backend.free(self._memory)
+            self._memory = None
+
+
 class ResidentGraph:
     """A graph that is compiled for one device. `load` brings its constants, `unload` drops them."""
 
@@ -68,8 +100,9 @@ class ResidentGraph:
         backend: KernelBackend,
         constants: DeviceConstants,
         files: Mapping[str, bytes | memoryview] = MappingProxyType({}),
+        arena: DeviceArena | None = None,
     ) -> None:
-        """Compile the graph. `files` are those that its programs name, by digest."""
+        """Compile the graph. `files` are those that its programs name, by digest. Graphs may share an arena."""
         self.graph = self.signature = graph
         self.plan = plan_memory(graph)
         self.backend = backend
@@ -83,7 +116,8 @@ class ResidentGraph:
         self._launched: set[CompiledKernel] = set()  # PoCL makes machine code at the first launch
         self._held: list[str] = []  # digests of its constants on the device
         self._fresh: set[str] = set()  # of these, the ones that were loaded for its next run
-        self._arena: DeviceMemory | None = None
+        self._arena = arena or DeviceArena(backend)
+        self._is_loaded = False
 
     def _check_kernels(self) -> list[GraphComplaint]:
         complaints: list[GraphComplaint] = []
@@ -99,6 +133,9 @@ class ResidentGraph:
 
     def load(self, fetch: Fetch) -> None:
         """Bring the constants that are not on the device yet."""
+        if not self._is_loaded:
+            self._is_loaded = True
+            self._arena.join()
         for digest, size_bytes in constant_sizes(self.graph).items():
             if digest not in self._held:
                 if self._constants.take(digest, size_bytes, fetch):
@@ -106,13 +143,13 @@ class ResidentGraph:
                 self._held.append(digest)
 
     def unload(self) -> None:
-        """Free the arena, and the constants that no other graph uses."""
+        """Give back the arena, and the constants that no other graph uses."""
         while self._held:
             self._constants.give_back(self._held.pop())
         self._fresh.clear()
-        if self._arena is not None:
-            self.backend.free(self._arena)
-            self._arena = None
+        if self._is_loaded:
+            self._is_loaded = False
+            self._arena.leave()
 
     def run(
         self,
@@ -123,10 +160,9 @@ class ResidentGraph:
         kept: Collection[str] = (),
     ) -> KernelResult:
         """Run the list of kernels once for each iteration, and return the outputs. Those `kept` stay on the device."""
-        if self._arena is None:
-            self._arena = self.backend.allocate(self.plan.arena_bytes)
+        arena = self._arena.take(self.plan.arena_bytes)
         regions = {
-            name: Region(self._arena, offset, self.graph.buffers[name].size_bytes)
+            name: Region(arena, offset, self.graph.buffers[name].size_bytes)
             for name, offset in self.plan.offsets.items()
         }
         for name, buffer in self.graph.named(CONST).items():
