@@ -6,6 +6,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from command_line import run_here
+from pages import DocumentPage
 
 from aliquot.live.device.slices.base import ROOT
 from aliquot.live.invocations.journal.replay import replay_file
@@ -21,7 +23,8 @@ def main(args):
         count += 1
     return {"number": args.get("number"), "count": count}
 """
-FORECASTS = ("--provisioning", "forecast", "--set", "forecast.step_s=4")
+PAGE = DocumentPage("how-to/forecasts.md")
+FORECASTS = ("--provisioning", "forecast", "--set", "forecast.step_s=4", "--keepalive", "none")
 
 
 @pytest.fixture
@@ -68,7 +71,7 @@ def test_a_running_loop_moves_with_its_process_and_a_replay_commands_the_same(se
     assert replay_file(server.data).differences == []
 
 
-def test_moves_under_load_lose_no_call(server):
+def test_moves_under_load_lose_no_call_and_the_lines_of_the_page_run(server, tmp_path):
     with ThreadPoolExecutor(4) as pool:
         calls = [pool.submit(invoke, server, {"seconds": 0.05, "number": number}) for number in range(120)]
         asked = 0
@@ -82,3 +85,16 @@ def test_moves_under_load_lose_no_call(server):
     moves = server.operate("GET", "status")["moves"]
     assert asked >= moves["done"] > 5
     assert moves["failed"] == 0
+    assert 'aliquot_moves_total{outcome="done"}' in server.metrics()
+    if sandboxes(server)[3]["device"] == "host-2":
+        server.operate("POST", "moves", json={"sandbox": 3, "device": "host-1"})
+    wait_until(lambda: sandboxes(server)[3]["device"] == "host-1", what="a sandbox on the first device")
+    run = [
+        words for name in ("How many devices are wanted", "Move a sandbox") for words in PAGE.section(name).commands()
+    ]
+    printed = [
+        run_here(*words, cwd=tmp_path, environment={**os.environ, "ALIQUOT_DATA": str(server.data)}) for words in run
+    ]
+    assert [done.code for done in printed] == [0, 0]
+    assert "half of" in printed[0].out
+    assert printed[1].out == "sandbox 3 moves to host-2\n"

@@ -3,6 +3,7 @@
 from math import inf, nan
 
 import pytest
+from msgspec.structs import replace
 
 from aliquot.core.commands import StartSandbox, StopSandbox, WakeAt
 from aliquot.core.errors import EventError
@@ -163,3 +164,15 @@ def test_two_tenants_who_expect_all_share_what_may_be_held_and_keep_no_call_wait
     held = [start.tenant for start in started]
     assert held.count("ann") == held.count("bob") == 6  # each 15 % of 40 GiB
     assert len(dispatched(it.call(*["f"] * 30, tenant="ann"))) == 30
+
+
+def test_when_the_expected_call_has_come_no_other_is_held_for_in_its_window():
+    it = harness()
+    expected = replace(row(0.9), ends_s=30, later=(0.0, 0.0))
+    let_start(it, it.send(forecast(expected)))
+    commands = it.call("f")
+    it.finish(dispatched(commands)[0][0])
+    (sandbox,) = it.scheduler.pool.sandboxes
+    it.send(SandboxLost(sandbox, "keep-alive"))
+    assert not of_type(StartSandbox, it.send(forecast(replace(expected, ends_s=20)), at=12))
+    assert of_type(StartSandbox, it.send(forecast(replace(expected, ends_s=60)), at=32))  # the next window

@@ -1,4 +1,4 @@
-"""Measure keep-alive policies on two samples of Azure Functions, and forecasts of demand on five sets."""
+"""Measure keep-alive on two samples of Azure Functions, forecasts of demand on five sets, and both on real servers."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -8,6 +8,7 @@ from aliquot.learn.demand.stage_results import CHOICES
 from aliquot.sim.importers.files import check_files
 from aliquot.sim.plots import PlotLine, PlotPanel, draw_panels
 from aliquot_bench.base import BenchRequest
+from aliquot_bench.forecast.bursts import measure_bursts
 from aliquot_bench.forecast.curves import (
     FEW_RUNS,
     FIXED,
@@ -31,6 +32,8 @@ from aliquot_bench.forecast.demand import (
     read_set,
 )
 from aliquot_bench.forecast.measuring import KeepAliveResult
+from aliquot_bench.forecast.moves import measure_moves
+from aliquot_bench.forecast.overhead import measure_overhead
 from aliquot_bench.forecast.workload import SAMPLES, MinuteWorkload, read_sample, sample_files
 from aliquot_bench.result import PERCENT, BenchResult, Goal, ResultTable, at_least, at_most
 
@@ -38,6 +41,12 @@ PUBLISHED = f"{RANGES_H[-1]} h"  # the range of the hybrid histogram in its pape
 FEWER = {"500 functions, 8 h": 45, "1000 functions, 24 h": 35}  # % of cold starts at the published one's idle memory
 MAX_STARTS_RATIO = 1.8
 FIXED_MINUTES = ("5 min", "10 min", "15 min", "20 min")  # fixed times that `hazard` must beat
+
+LIVE = {
+    "live bursts": measure_bursts,
+    "live moves": measure_moves,
+    "processor time": measure_overhead,
+}
 
 
 class ForecastBench:
@@ -54,7 +63,7 @@ class ForecastBench:
         self._points: dict[str, list[KeepAliveResult]] = {}
         self._demand: list[DemandResult] = []
         runs = QUICK_RUNS + FEW_RUNS if request.quick else RUNS * len(self._names)
-        self.steps = runs + len(SETS) + len(CHOICES)
+        self.steps = runs + len(SETS) + len(CHOICES) + len(LIVE)
 
     def run(self, on_step: Callable[[str], None]) -> BenchResult:
         goals, tables = [], []
@@ -70,6 +79,11 @@ class ForecastBench:
             self._demand += measure_demand(name, series, DemandModel(choice))
             goals += demand_goals(name, self._demand)
         tables.append(demand_table(self._demand, choice))
+        for name, measure_live in LIVE.items():
+            on_step(name)
+            live_goals, table = measure_live(quick=self._request.quick)
+            goals += live_goals
+            tables.append(table)
         return BenchResult("forecast", self._request.quick, goals, tables, self.assumed)
 
     def draw(self, path: Path) -> None:

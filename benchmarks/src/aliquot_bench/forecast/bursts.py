@@ -26,8 +26,8 @@ RANDOM_GAP_S = 6.0  # mean time between calls of the random caller
 BURST = f"import time\ntime.sleep({START_S})\ndef main(args):\n    time.sleep({RUN_S})\n    return {{}}\n"
 RANDOM = "import time\ntime.sleep(0.2)\ndef main(args):\n    time.sleep(0.05)\n    return {}\n"
 
-KEPT = ("--keepalive", "fixed_ttl", "--set", "fixed_ttl.ttl_s=1")
-FORECAST, SHORT, WARM = "forecast", "kept for 1 s", "always warm"
+KEPT = ("--keepalive", "fixed_ttl", "--set", "fixed_ttl.ttl_s=0.5")
+FORECAST, SHORT, WARM = "forecast", "kept for 0.5 s", "always warm"
 
 
 class BurstSizes:
@@ -35,8 +35,8 @@ class BurstSizes:
 
     def __init__(self, *, quick: bool) -> None:
         self.period_s = 20.0
-        self.learned = 12 if quick else 20  # bursts before measuring
-        self.measured = 6 if quick else 20
+        self.learned = 16  # bursts before measuring
+        self.measured = 8 if quick else 20
 
     @property
     def step_s(self) -> float:

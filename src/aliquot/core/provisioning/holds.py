@@ -9,6 +9,8 @@ forecaster that has died holds nothing.
 from collections.abc import Callable
 from math import inf, isfinite
 
+from msgspec.structs import replace
+
 from aliquot.core.admission.plan import Plan
 from aliquot.core.clock import after
 from aliquot.core.errors import EventError
@@ -78,7 +80,7 @@ class Holds:
 
     def _hold(self, flow: Flow, row: DemandRow, until: float, now: float) -> None:
         unused = [sandbox for sandbox in flow.sandboxes.values() if sandbox.unused and sandbox.expiry is not None]
-        decision = self.policy.hold(flow, row, held=bool(unused))
+        decision = self.policy.hold(flow, _after_call(flow, row, now), held=bool(unused))
         surplus = len(flow.sandboxes) - decision.sandboxes
         for sandbox in unused[max(0, surplus) :]:
             sandbox.expiry = Expiry(until, ExpiryAction.STOP, reason=LAPSED)
@@ -88,6 +90,16 @@ class Holds:
         for sandbox in self._provisioner.start(flow, decision.sandboxes, decision.reason, now=now):
             sandbox.expiry = Expiry(until, ExpiryAction.STOP, reason=LAPSED)
             self._timers.arm(sandbox)
+
+
+def _after_call(flow: Flow, row: DemandRow, now: float) -> DemandRow:
+    """Return the row with the chance of a further call, if the expected one has come and the forecaster did not know.
+
+    After a call in a window, another one is as likely as in the next window.
+    """
+    begun = now - (row.window_s - row.ends_s)
+    came = flow.arrivals and flow.last_arrival >= begun and row.later
+    return replace(row, chance=min(row.chance, row.later[0])) if came else row
 
 
 def _check(event: DemandForecast) -> None:
