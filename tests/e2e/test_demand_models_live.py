@@ -4,6 +4,7 @@ import time
 
 import pytest
 from live_platform import QuickPlatform
+from pages import DocumentPage
 
 from aliquot.live.profile.log import MIN_BYTES, ProfileLog
 from aliquot.live.profile.records import ProfileRow
@@ -51,7 +52,9 @@ def test_forecasts_are_trained_drift_are_promoted_and_rolled_back(tmp_path):
     record(tmp_path, BEFORE, NUMBER_BEFORE, now_s - NUMBER_AFTER * STEP_S)
     with QuickPlatform(tmp_path, *OPTIONS) as platform:
         assert "nothing has been learned yet" in platform.aliquot("model", "list", "--of", "demand")
-        assert "version 1: better" in platform.aliquot("model", "train", "--of", "demand")
+        train, show = DocumentPage("how-to/forecasts.md").section("Train forecasts").commands()
+        assert "version 1: better" in platform.aliquot(*train)
+        assert "1 serves" in platform.aliquot(*show)
         begin_forecasts(platform)
         wait_until(lambda: models(platform)["forecaster"] == 1, what="the forecaster with version 1")
     record(tmp_path, AFTER, NUMBER_AFTER, now_s)

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from hashlib import sha256
-from importlib.util import find_spec
 from pathlib import Path
 
 import msgspec
@@ -12,6 +11,7 @@ from aliquot.clock import now_ms
 from aliquot.learn import onnx_file
 from aliquot.learn.blend import BlendPredictor
 from aliquot.learn.choosing import PredictorChoice, choose
+from aliquot.learn.extra import INSTALL, missing_packages
 from aliquot.learn.later import count_later
 from aliquot.learn.lstm import LstmError, LstmPredictor
 from aliquot.learn.markov import MarkovPredictor, PopularPredictor
@@ -200,9 +200,9 @@ def _no_network(past: Sequence[Session], settings: LearnSettings) -> str:
     """Return the reason not to train a network, or an empty string."""
     if not settings.with_lstm:
         return "the network is switched off"
-    missing = [name for name in ("torch", "onnx", "onnxruntime") if find_spec(name) is None]
+    missing = missing_packages()
     if missing:
-        return f"{' and '.join(missing)} not installed: pip install 'aliquot[learn]'"
+        return f"{' and '.join(missing)} not installed: {INSTALL}"
     if sum(map(len, past)) < _MIN_STEPS:
         return f"there are fewer than {_MIN_STEPS} accesses to learn from"
     return ""

@@ -6,7 +6,6 @@ settings. The newest fifth gives the scores of the card. The version in use is c
 
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +32,7 @@ from aliquot.learn.demand.versions import (
     open_networks,
     open_version,
 )
+from aliquot.learn.extra import INSTALL, missing_packages
 from aliquot.learn.progress import OnProgress, TrainingProgress
 from aliquot.learn.registry import BrokenVersionError, EpochResult, ModelRegistry
 from aliquot.learn.settings import LearnSettings
@@ -293,9 +293,9 @@ def _no_networks(features: Features, settings: LearnSettings) -> str:
     """Return the reason not to train networks, or an empty string."""
     if not settings.with_lstm:
         return "networks are switched off"
-    missing = [name for name in ("torch", "onnx", "onnxruntime") if find_spec(name) is None]
+    missing = missing_packages()
     if missing:
-        return f"{' and '.join(missing)} not installed: pip install 'aliquot[learn]'"
+        return f"{' and '.join(missing)} not installed: {INSTALL}"
     if min(len(features.learned.inputs), 4 * len(features.held_back.inputs)) < MIN_WINDOWS:
         return f"there are fewer than {MIN_WINDOWS} windows of calls to learn from"
     return ""

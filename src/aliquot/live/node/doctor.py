@@ -10,6 +10,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from aliquot.core.units import GIB
+from aliquot.learn.extra import INSTALL, missing_packages
 from aliquot.live.device.base import DriverContext
 from aliquot.live.device.nvidia.nvml import NvmlError
 from aliquot.live.device.nvidia.pynvml_adapter import open_nvml
@@ -73,7 +74,7 @@ def examine(data: Path) -> list[DoctorFinding]:
     """Return all findings. Starts processes, takes a fraction of a second and leaves nothing behind."""
     found = probe(data.absolute())
     walls = [_system(), *_walls(found), _passthrough(choose(found)), _cgroups()]
-    runtimes = [_python(), _pip(), _nodejs(), *_packages(data)]
+    runtimes = [_python(), _pip(), _nodejs(), *_packages(data), _networks()]
     return [*walls, *_devices(choose(found)), *runtimes, _disk(data)]
 
 
@@ -189,6 +190,16 @@ def _packages(data: Path) -> list[DoctorFinding]:
             )
         )
     return findings
+
+
+def _networks() -> DoctorFinding:
+    missing = missing_packages()
+    return DoctorFinding(
+        "networks",
+        ok=not missing,
+        detail=f"missing are {', '.join(missing)}" if missing else "torch and onnxruntime are installed",
+        consequence=f"files and calls are predicted from counts and simple forecasts alone; `{INSTALL}` adds networks",
+    )
 
 
 def _disk(data: Path) -> DoctorFinding:
