@@ -72,7 +72,7 @@ def join(
     The token is needed once. What the machine gets for it stays in its data folder.
     """
     from aliquot.cluster.agent.joining import join as join_head
-    from aliquot.cluster.agent.process import REFUSED
+    from aliquot.cluster.agent.process import REFUSED, REMOVED
     from aliquot.cluster.agent.settings import AgentOptions, load_membership, parse_address
     from aliquot.cluster.agent.supervisor import keep_running
     from aliquot.cluster.messages import PORT
@@ -95,22 +95,28 @@ def join(
         None if python is None else str(python.expanduser().absolute()),
     )
     membership = load_membership(data)
-    if token is not None:
-        if head is None:
-            raise InputError("HEAD: give the head's address with the token, as `aliquot up --cluster` prints both")
-        address = parse_address(head, PORT, tls=node_transport == "tls")
-        own = check_node_name(name or _machine_name(), "--name")
-        membership = asyncio.run(join_head(data, own, address, parse_token(token)))
-        say(f"this machine is node {membership.node} of the cluster at {membership.head}")
-    if membership is None:
-        raise InputError(
-            f"--token: this machine has not joined a cluster (--data {data}); `aliquot node token` on the head prints "
-            "what it needs"
-        )
+    address = None if head is None else parse_address(head, PORT, tls=node_transport == "tls")
+    own = check_node_name(name or _machine_name(), "--name")
+
+    def join_now() -> None:
+        if token is None or address is None:
+            raise InputError(
+                f"HEAD, --token: this machine has not joined a cluster (--data {data}), or was removed; `aliquot up "
+                "--cluster` and `aliquot node token` print what it needs"
+            )
+        made = asyncio.run(join_head(data, own, address, parse_token(token)))
+        say(f"this machine is node {made.node} of the cluster at {made.head}")
+
+    known = membership is not None and address in (None, membership.head) and (name is None or own == membership.node)
+    if not known:
+        join_now()
     code = asyncio.run(keep_running(options, say))
-    if code == REFUSED:
+    if code == REFUSED and known and token is not None:
+        join_now()
+        code = asyncio.run(keep_running(options, say))
+    if code in (REFUSED, REMOVED):
         say("the head does not take this node, or the agent cannot start; the reason is in the lines above")
-    sys.exit(1 if code == REFUSED else 0)
+    sys.exit(1 if code in (REFUSED, REMOVED) else 0)
 
 
 @app.command("list")
@@ -120,7 +126,7 @@ def list_(data: Data = None, as_json: AsJson = False) -> None:
     if as_json:
         print_json(nodes)
         return
-    found = table("", "NODE", "STATE", "ADDRESS", "ROUND TRIP", "DEVICES", "SANDBOXES", "VERSION")
+    found = table("nodes", "name", "state", "address", ">round trip", "devices", ">sandboxes", "version")
     for node in nodes:
         found.add_row(
             node["name"],
@@ -142,7 +148,7 @@ def show_(name: Name, data: Data = None, as_json: AsJson = False) -> None:
         print_json(node)
         return
     say(f"{node['name']}: {node['state']}, {count(node['sandboxes'], 'sandbox', 'sandboxes')}")
-    found = table("", "DEVICE", "KIND", "MEMORY", "SLOTS")
+    found = table("devices", "name", "kind", ">memory", ">slots")
     for device in node["devices"]:
         memory = device["memoryBytes"]
         found.add_row(device["name"], device["kind"], "" if memory is None else size(memory), str(device["slots"]))

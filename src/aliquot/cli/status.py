@@ -27,6 +27,8 @@ def status(data: Data = None, as_json: AsJson = False) -> None:
         return
     output.print(_headline(gateway, found))
     show(_devices(found))
+    if found.get("nodes"):
+        output.print(_nodes(found["nodes"]))
     if found.get("builds"):
         output.print(_builds(found["builds"]))
     if found.get("fabric"):
@@ -70,6 +72,8 @@ def _status(gateway: GatewayClient) -> dict[str, Any]:
 
 def _screen(gateway: GatewayClient, found: dict[str, Any], rows: int) -> RenderableType:
     parts: list[RenderableType] = [_devices(found)]
+    if found.get("nodes"):
+        parts.insert(0, _nodes(found["nodes"]))
     if found.get("tenants"):
         parts.append(_tenants(found["tenants"], rows))
     parts.append(_flows(found, rows))
@@ -100,6 +104,23 @@ def _headline(gateway: GatewayClient, found: dict[str, Any]) -> Text:
     if loose := [device["name"] for device in found.get("devices", ()) if device.get("enforced") is False]:
         line.append(f"\nnot enforced on {', '.join(loose)}: nothing keeps functions to their slices there", "yellow")
     return line
+
+
+def _nodes(nodes: list[dict[str, Any]]) -> Table:
+    """Make the table of the nodes of a cluster."""
+    rows = table("nodes", "name", "state", "address", ">round\ntrip", ">devices", ">sandboxes", "version")
+    for node in nodes:
+        trip = node["roundTripMs"]
+        rows.add_row(
+            node["name"],
+            node["state"],
+            node["address"],
+            "" if trip is None else seconds(trip / 1000),
+            str(len(node["devices"])),
+            str(node["sandboxes"]),
+            node["version"],
+        )
+    return rows
 
 
 def _devices(found: dict[str, Any]) -> Table:

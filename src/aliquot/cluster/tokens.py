@@ -47,6 +47,11 @@ def proof_of(secret: bytes, nonce: bytes, *parts: str) -> bytes:
     return hmac.digest(secret, text, sha256)
 
 
+def node_secret(secret: bytes, node: str, identity: str) -> bytes:
+    """Return the secret of one node, which outlives that of the token with which it joined."""
+    return proof_of(secret, b"", "node", node, identity)
+
+
 def proves(proof: bytes, secret: bytes, nonce: bytes, *parts: str) -> bool:
     """Return whether the proof is right."""
     return hmac.compare_digest(proof, proof_of(secret, nonce, *parts))

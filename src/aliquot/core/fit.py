@@ -131,7 +131,7 @@ def misfit_on(function: FunctionSpec, device: DeviceSpec) -> str | None:
     """Return why the function can never use that device, or devices of its class, or None if it can."""
     if not function.runs_on(device):
         if function.needs_head and device.remote:
-            return f"kind {device.kind} on another node, and the head has its files"
+            return f"kind {device.kind} on another node, and this function needs the head"
         if function.share == 0:
             return f"kind {device.kind}, but without a GPU share it runs on kind cpu alone"
         return "kind cpu, and the function declares no time there"

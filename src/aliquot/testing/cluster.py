@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -66,9 +67,10 @@ class LiveCluster(LiveServer):
     """A head with nodes on this machine. The folder of each node is beside the head's."""
 
     def __init__(self, data: Path, *options: str, transport: str = "tls", node_devices: str = "host:1") -> None:
-        super().__init__(
-            data, "--cluster", "--node-host", "127.0.0.1", "--node-port", "0", "--node-transport", transport, *options
-        )
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.node_port = free.getsockname()[1]  # the same after a restart, so that nodes find the head again
+        where = ("--node-host", "127.0.0.1", "--node-port", str(self.node_port), "--node-transport", transport)
+        super().__init__(data, "--cluster", *where, *options)
         self._transport = transport
         self._node_devices = node_devices
         self._nodes_folder = Path(tempfile.mkdtemp(prefix="aliquot-nodes-"))

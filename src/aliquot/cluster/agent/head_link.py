@@ -40,11 +40,15 @@ MIN_DELAY_S, MAX_DELAY_S = 0.1, 2.0  # between attempts to connect
 
 
 class EndError(Exception):
-    """The agent process cannot go on. `again` says whether another one can take its place."""
+    """The agent process cannot go on. `again` says whether another one can take its place.
 
-    def __init__(self, reason: str, *, again: bool) -> None:
+    A node that was `removed` while it was connected does not join again by itself.
+    """
+
+    def __init__(self, reason: str, *, again: bool, removed: bool = False) -> None:
         super().__init__(reason)
         self.again = again
+        self.removed = removed
 
 
 class HeadLink:
@@ -181,7 +185,7 @@ class HeadLink:
         if isinstance(found, Ping):
             self._pinged(found)
         elif isinstance(found, Refused):
-            self._end = EndError(found.reason, again=found.again)
+            self._end = EndError(found.reason, again=found.again, removed=not found.again)
             self._lost.set()
         elif isinstance(found, messages.UNNUMBERED):
             raise MessageError(f"{type(found).__name__} is no message of a head that is connected")

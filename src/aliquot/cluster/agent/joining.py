@@ -6,6 +6,7 @@ from pathlib import Path
 from aliquot.cluster import messages
 from aliquot.cluster.agent.dialling import answer, dial
 from aliquot.cluster.agent.settings import (
+    EPOCH,
     HeadAddress,
     Membership,
     key_files,
@@ -15,7 +16,7 @@ from aliquot.cluster.agent.settings import (
 )
 from aliquot.cluster.certificates import agent_context, digest_of, make_request, unverified_context
 from aliquot.cluster.messages import Join, Joined, Refused
-from aliquot.cluster.tokens import JoinToken, proof_of
+from aliquot.cluster.tokens import JoinToken, node_secret, proof_of
 from aliquot.core.errors import InputError
 from aliquot.live.store.data_directory import write_private
 
@@ -56,7 +57,8 @@ async def _join(data: Path, name: str, head: HeadAddress, token: JoinToken) -> M
     if head.tls:
         write_private(files.key, key.decode())
         write_private(files.certificate, found.certificate.decode())
-    membership = Membership(name, identity, head, b"" if head.tls else token.secret)
+    (files.folder / EPOCH).unlink(missing_ok=True)  # of another cluster, or of this one before it was restored
+    membership = Membership(name, identity, head, b"" if head.tls else node_secret(token.secret, name, identity))
     store_membership(data, membership)
     return membership
 

@@ -21,7 +21,7 @@ from aliquot.cluster.agent.agent import NodeAgent
 from aliquot.cluster.agent.api_relay import ApiRelay
 from aliquot.cluster.agent.code_store import CodeStore
 from aliquot.cluster.agent.head_link import EndError, HeadLink
-from aliquot.cluster.agent.settings import AgentOptions, Membership, key_files, load_membership
+from aliquot.cluster.agent.settings import EPOCH, AgentOptions, Membership, key_files, load_membership
 from aliquot.cluster.certificates import agent_context
 from aliquot.cluster.messages import AgentSettings, Leaving
 from aliquot.core.errors import InputError
@@ -39,7 +39,7 @@ from aliquot.malloc import use_one_heap
 log = structlog.get_logger("aliquot.node_agent")
 
 MODULE = "aliquot.cluster.agent.process"
-STOPPED, AGAIN, REFUSED = 0, 75, 77  # exit codes
+STOPPED, AGAIN, REFUSED, REMOVED = 0, 75, 77, 78  # exit codes
 
 
 def main() -> int:
@@ -72,7 +72,7 @@ async def _run(options: AgentOptions, data: Path, membership: Membership, probe:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     context = agent_context(key_files(data)) if membership.head.tls else None
-    epoch = _Epoch(data / "node" / "epoch")
+    epoch = _Epoch(key_files(data).folder / EPOCH)
     link = HeadLink(membership, options, context, epoch.highest, epoch.note)
     stopped = loop.create_task(stopping.wait())
     try:
@@ -88,7 +88,7 @@ async def _run(options: AgentOptions, data: Path, membership: Membership, probe:
             await relay.stop()
     except EndError as error:
         log.warning("the agent ends", reason=str(error))
-        return AGAIN if error.again else REFUSED
+        return AGAIN if error.again else REMOVED if error.removed else REFUSED
     finally:
         stopped.cancel()
         link.close()

@@ -12,6 +12,7 @@ from aliquot.core.model import DeviceSpec
 from aliquot.live.store.data_directory import write_private
 
 FOLDER = "node"
+EPOCH = "epoch"  # the highest that the node has seen
 _FILE = "node.json"
 
 
@@ -32,7 +33,7 @@ class Membership(Struct, frozen=True):
     node: str
     identity: str
     head: HeadAddress
-    secret: bytes = b""  # of the token, without TLS
+    secret: bytes = b""  # by which it shows who it is without TLS
 
 
 class AgentOptions(Struct, frozen=True):

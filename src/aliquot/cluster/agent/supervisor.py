@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from aliquot.cluster.agent.process import AGAIN, MODULE, REFUSED, STOPPED
+from aliquot.cluster.agent.process import AGAIN, MODULE, REFUSED, REMOVED, STOPPED
 from aliquot.cluster.agent.settings import AgentOptions
 from aliquot.worker_process import RestartDelay
 
@@ -25,7 +25,7 @@ async def keep_running(options: AgentOptions, say: Callable[[str], None]) -> int
         while True:
             began_s = time.monotonic()
             code = await _run_once(options, stopped)
-            if stopping.is_set() or code in (STOPPED, REFUSED):
+            if stopping.is_set() or code in (STOPPED, REFUSED, REMOVED):
                 return code
             delay_s = 0.0 if code == AGAIN else delay.after(time.monotonic() - began_s)
             say(f"the agent has ended ({code}); it is started again")

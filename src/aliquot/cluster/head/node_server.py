@@ -32,7 +32,7 @@ from aliquot.cluster.messages import (
 )
 from aliquot.cluster.names import check_node_name
 from aliquot.cluster.piping import PipeEnd
-from aliquot.cluster.tokens import JoinToken, proves
+from aliquot.cluster.tokens import JoinToken, node_secret, proves
 from aliquot.core.errors import InputError
 from aliquot.live.store.base import StoreError
 from aliquot.version import __version__
@@ -128,7 +128,8 @@ class NodeServer:
             digest = fingerprint_of(certificate) if certificate else ""
             known = self._registry.get(join.node)
             draining = known is not None and known.draining
-            await self._registry.join(NodeRecord(join.node, join.identity, digest, now_ms(), draining))
+            own = b"" if certificate else node_secret(self._token().secret, join.node, join.identity)
+            await self._registry.join(NodeRecord(join.node, join.identity, digest, now_ms(), own, draining))
         except (InputError, ValueError, StoreError) as error:
             self._refuse(connection, str(error), again=False)
             return
@@ -183,7 +184,9 @@ class NodeServer:
         if record is None or record.identity != greeting.identity:
             return False
         if self._authority is None:
-            return proves(greeting.proof, self._token().secret, nonce, purpose, greeting.node, greeting.identity)
+            return bool(record.secret) and proves(
+                greeting.proof, record.secret, nonce, purpose, greeting.node, greeting.identity
+            )
         tls: Any = connection.transport.get_extra_info("ssl_object")
         certificate = tls.getpeercert(binary_form=True) if tls is not None else None
         return certificate is not None and fingerprint_of_der(certificate) == record.certificate

@@ -19,6 +19,7 @@ class NodeRecord(Struct, frozen=True):
     identity: str  # random text of the agent
     certificate: str  # its digest; empty without TLS
     joined_ms: int
+    secret: bytes = b""  # by which it shows who it is without TLS
     draining: bool = False
     devices: tuple[DeviceSpec, ...] = ()  # when it was last there, by the names of the scheduler
     host_memory_bytes: int = 0

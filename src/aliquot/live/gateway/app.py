@@ -197,7 +197,7 @@ class Gateway:
             *ModelEndpoints(self.fabric).endpoints(),
             *DemandModelEndpoints(self._forecaster).endpoints(),
             *ObjectEndpoints(self._objects, settings.body_s).endpoints(),
-            *OperatorEndpoints(platform, catalogue, self.sessions, self._operator_token).endpoints(),
+            *OperatorEndpoints(platform, catalogue, self.sessions, self._operator_token, self._nodes).endpoints(),
             *NodeEndpoints(self._nodes).endpoints(),
             *AboutEndpoints(store, settings, self.rate_limiters).endpoints(),
             MetricsPage(
@@ -205,6 +205,7 @@ class Gateway:
                 counters=self._counters,
                 responses=self.responses,
                 spans=self.historian.job,
+                nodes=self._nodes,
             ).endpoint(settings),
         ]
         return [*endpoints, *OpenApiEndpoints(endpoints).endpoints()]

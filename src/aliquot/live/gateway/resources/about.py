@@ -21,6 +21,7 @@ from aliquot.live.invocations.metrics import Metrics
 from aliquot.live.invocations.platform import Platform
 from aliquot.live.invocations.platform_counters import PlatformCounters
 from aliquot.live.invocations.rate_limits import RateLimiters
+from aliquot.live.node.cluster import NodeAdministration
 from aliquot.live.store.base import Store
 from aliquot.live.triggers.alarms.scheduler import AlarmScheduler
 from aliquot.version import __version__
@@ -175,11 +176,12 @@ class MetricsPage:
         counters: PlatformCounters | None,
         responses: ResponseCounts,
         spans: HistorianJobPeer | None,
+        nodes: NodeAdministration | None = None,
     ) -> None:
         self._operator = operator
         self._parts = (metrics, platform, store, invoke, alarms)
         self._store = store
-        self._counters, self._responses, self._spans = counters, responses, spans
+        self._counters, self._responses, self._spans, self._nodes = counters, responses, spans, nodes
         self._totals: dict[bool, tuple[bytes, float]] = {}  # and how long they hold, in both formats
 
     def endpoint(self, settings: GatewaySettings) -> Endpoint:
@@ -216,6 +218,7 @@ class MetricsPage:
         from aliquot.live.gateway.resources.platform_metrics import PlatformSources  # noqa: PLC0415
 
         spans = None if self._spans is None else self._spans.counts
-        sources = PlatformSources(self._counters, self._responses, spans, self._store.commit_times)
+        nodes = None if self._nodes is None else self._nodes.list()
+        sources = PlatformSources(self._counters, self._responses, spans, self._store.commit_times, nodes)
         collector = prometheus.PlatformCollector(*self._parts, sources, with_names=with_names)
         return prometheus.render_metrics(collector, exemplars=exemplars)

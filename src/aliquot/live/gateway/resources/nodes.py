@@ -1,5 +1,6 @@
 """Endpoints for the operator's nodes: show, drain and remove them, and the token for machines that join."""
 
+from collections.abc import Awaitable
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
@@ -28,7 +29,7 @@ class NodeEndpoints:
         self._nodes = nodes
 
     def endpoints(self) -> list[Endpoint]:
-        operator: dict[str, Any] = {"access": EndpointAccess.OPERATOR, "statuses": (404,)}
+        operator: dict[str, Any] = {"access": EndpointAccess.OPERATOR, "statuses": (404, 409)}
         item = {200: NodeItem}
         return [
             Endpoint("GET", _ALL, self.list, "All nodes of the cluster", {200: list[NodeItem]}, **operator),
@@ -38,7 +39,7 @@ class NodeEndpoints:
                      {200: NodeToken}, **operator),
             Endpoint("GET", _ONE, self.get, "Read a node", item, **operator),
             Endpoint("POST", _ONE + "/drain", self.drain, "Give the node no more work", item, body=NodeDrain,
-                     max_bytes=KIB, access=EndpointAccess.OPERATOR, statuses=(404, 408, 413, 415)),
+                     max_bytes=KIB, access=EndpointAccess.OPERATOR, statuses=(404, 408, 409, 413, 415)),
             Endpoint("POST", _ONE + "/undrain", self.undrain, "Give the node work again", item, **operator),
             Endpoint("DELETE", _ONE, self.remove, "Remove a node that runs nothing", item,
                      access=EndpointAccess.OPERATOR, statuses=(404, 409)),
@@ -49,20 +50,20 @@ class NodeEndpoints:
         return json_response(self._cluster.list())
 
     async def get(self, request: Request) -> Response:
-        return self._answer(self._cluster.get(self._name(request)))
+        return json_response(self._cluster.get(self._name(request)))
 
     async def drain(self, request: Request) -> Response:
         asked: NodeDrain = read_json(request.body or b"{}", NodeDrain)
-        return self._answer(await self._cluster.drain(self._name(request), asked.deadline_s))
+        return await self._change(self._cluster.drain(self._name(request), asked.deadline_s))
 
     async def undrain(self, request: Request) -> Response:
-        return self._answer(await self._cluster.undrain(self._name(request)))
+        return await self._change(self._cluster.undrain(self._name(request)))
 
     async def remove(self, request: Request) -> Response:
-        return await self._remove(request, force=False)
+        return await self._change(self._cluster.remove(self._name(request), force=False))
 
     async def force(self, request: Request) -> Response:
-        return await self._remove(request, force=True)
+        return await self._change(self._cluster.remove(self._name(request), force=True))
 
     async def token(self, _: Request) -> Response:
         return json_response(self._cluster.token(rotate=False))
@@ -70,9 +71,10 @@ class NodeEndpoints:
     async def rotate(self, _: Request) -> Response:
         return json_response(self._cluster.token(rotate=True))
 
-    async def _remove(self, request: Request, *, force: bool) -> Response:
+    @staticmethod
+    async def _change(change: Awaitable[NodeItem]) -> Response:
         try:
-            return self._answer(await self._cluster.remove(self._name(request), force=force))
+            return json_response(await change)
         except NodeConflictError as error:
             raise Refusal(409, f"{error}.") from error
 
@@ -87,7 +89,3 @@ class NodeEndpoints:
         if all(node.name != name for node in self._cluster.list()):
             raise NotFoundError(name)
         return name
-
-    @staticmethod
-    def _answer(item: NodeItem) -> Response:
-        return json_response(item)

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, TypeAlias
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
 from msgspec.structs import replace
 
 from aliquot.config import MAX_WEIGHT, MIN_WEIGHT
@@ -11,6 +11,7 @@ from aliquot.live.catalogue.catalogue import Catalogue
 from aliquot.live.gateway.http.routing import Endpoint, EndpointAccess, Request, Response, json_response, read_json
 from aliquot.live.invocations.platform import Platform
 from aliquot.live.invocations.sessions.registry import SessionRegistry
+from aliquot.live.node.cluster import NodeAdministration
 from aliquot.live.store.errors import NotFoundError
 from aliquot.live.store.operator_token import OperatorToken
 from aliquot.live.store.records import Action, Namespace, Quota
@@ -66,12 +67,18 @@ class OperatorEndpoints:
     """Handles the operator's requests for namespaces, status and the operator's own token."""
 
     def __init__(
-        self, platform: Platform, catalogue: Catalogue, sessions: SessionRegistry, token: OperatorToken
+        self,
+        platform: Platform,
+        catalogue: Catalogue,
+        sessions: SessionRegistry,
+        token: OperatorToken,
+        nodes: NodeAdministration | None = None,
     ) -> None:
         self._platform = platform
         self._catalogue = catalogue
         self._sessions = sessions
         self._token = token
+        self._nodes = nodes
 
     def endpoints(self) -> list[Endpoint]:
         operator: dict[str, Any] = {"access": EndpointAccess.OPERATOR}
@@ -95,7 +102,10 @@ class OperatorEndpoints:
         ]  # fmt: skip
 
     async def status(self, _: Request) -> Response:
-        return json_response(self._platform.status())
+        status = self._platform.status()
+        if self._nodes is not None:
+            status["nodes"] = to_builtins(self._nodes.list())
+        return json_response(status)
 
     async def rotate_token(self, _: Request) -> Response:
         return json_response(NewToken(self._token.rotate()), 201)

@@ -10,6 +10,7 @@ from aliquot.histogram import LatencyHistogram
 from aliquot.live.gateway.http.response_counts import ResponseCounts
 from aliquot.live.history.spans.sending import SpanCounts
 from aliquot.live.invocations.platform_counters import PlatformCounters
+from aliquot.live.node.cluster import NodeItem
 
 _FAIRNESS = "The smallest part of its due that a namespace with waiting calls got in the last minute; 1 if none waits"
 
@@ -21,6 +22,7 @@ class PlatformSources(NamedTuple):
     responses: ResponseCounts
     spans: SpanCounts | None  # None if no traces are sent
     commits: LatencyHistogram | None
+    nodes: list[NodeItem] | None = None  # None without a cluster
 
 
 def platform_metrics(sources: PlatformSources, status: dict[str, Any]) -> Iterator[Metric]:
@@ -36,6 +38,8 @@ def platform_metrics(sources: PlatformSources, status: dict[str, Any]) -> Iterat
     yield from _executors(status.get("executors", {}))
     if sources.commits is not None:
         yield _times("aliquot_commit_seconds", "Seconds of a commit to disk, with all of its group", sources.commits)
+    if sources.nodes is not None:
+        yield from _nodes(sources.nodes)
     if sources.spans is not None:
         spans = CounterMetricFamily("aliquot_spans", "Spans of traces for the collector", labels=["result"])
         for result, count in sources.spans._asdict().items():
@@ -58,6 +62,18 @@ def _executors(figures: dict[str, float]) -> Iterator[Metric]:
         ("load_s", "aliquot_graph_load_seconds", "Seconds in which they were compiled and loaded"),
     ):
         yield CounterMetricFamily(name, text, value=figures.get(field, 0))
+
+
+def _nodes(nodes: list[NodeItem]) -> Iterator[Metric]:
+    state = GaugeMetricFamily("aliquot_node_state", "1 for the state that the node is in", labels=["node", "state"])
+    sandboxes = GaugeMetricFamily("aliquot_node_sandboxes", "Sandboxes on the node", labels=["node"])
+    trip = GaugeMetricFamily("aliquot_node_round_trip_seconds", "Time of the last ping to the node", labels=["node"])
+    for node in nodes:
+        state.add_metric([node.name, node.state], 1)
+        sandboxes.add_metric([node.name], node.sandboxes)
+        if node.round_trip_ms is not None:
+            trip.add_metric([node.name], node.round_trip_ms / 1000)
+    yield from (state, sandboxes, trip)
 
 
 def _queues(flows: Iterable[dict[str, Any]]) -> Iterator[Metric]:
