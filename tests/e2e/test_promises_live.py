@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from aliquot.live.invocations.journal.replay import replay_file
-from aliquot.testing.client import from_pairs
+from aliquot.testing.client import check, from_pairs, to_pairs
 from aliquot.testing.server import LiveServer
 from aliquot.testing.waiting import wait_until
 
@@ -121,3 +121,22 @@ def test_a_call_with_late_drop_ends_when_its_promise_is_broken(server):
         assert record["duration"] < 20_000
         notes = notes_of(record)
         assert (notes["timeout"], notes["objective"]["blame"]) == (True, "own run")
+
+
+def test_a_refused_call_of_a_rule_is_a_record(server):
+    with server.client() as client:
+        client.deploy("strict", CODE, annotations=to_pairs({"latency-slo-ms": 5}))
+        for _ in range(9):  # so that its run times are known
+            assert answer_of(client, "strict", 5000).status_code == 200
+        check(client.put("triggers/tick", json={}, params={"overwrite": "true"}))
+        body = {"trigger": "/_/tick", "action": "/_/strict"}
+        check(client.put("rules/ticks", json=body, params={"overwrite": "true"}))
+        fired = client.post("triggers/tick", json={}).json()["activationId"]
+        found = wait_until(
+            lambda: [one for one in client.get("activations", params={"name": "strict", "docs": "true"}).json()
+                     if one.get("cause") == fired],
+            bool,
+            what="the record of the rule's call",
+        )  # fmt: skip
+        assert found[0]["response"]["result"]["refused"]["why"] == "never"
+        assert not notes_of(found[0])["objective"]["promised"]

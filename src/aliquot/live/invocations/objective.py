@@ -6,6 +6,8 @@ from typing import Any
 from msgspec import Struct
 
 from aliquot.core.admission.records import Blame, Late, Prefer, Refusal
+from aliquot.live.catalogue.needs import parse_needs
+from aliquot.live.catalogue.resolving import ResolvedAction
 
 MIN_DEADLINE_S = 1e-6
 MAX_DEADLINE_S = 366 * 86400.0
@@ -19,6 +21,15 @@ class CallLimits(Struct, frozen=True):
     cost: float | None = None
     late: Late = Late.RUN  # what follows if its promise is broken
     prefer: Prefer = Prefer.COST  # among the places that meet the limits
+
+
+def declared_limits(resolved: ResolvedAction) -> CallLimits | None:
+    """Return the deadline and the cost limit that an action declares for its calls."""
+    action = resolved.action
+    if action.annotation("latency-slo-ms") is None and action.annotation("cost-slo") is None:
+        return None
+    needs = parse_needs(action)
+    return CallLimits(needs.latency_slo_s, needs.cost_slo)
 
 
 class CallObjective:

@@ -13,6 +13,7 @@ from aliquot.live.invocations.activations import fired_record
 from aliquot.live.invocations.call import Call
 from aliquot.live.invocations.errors import CallRefusedError
 from aliquot.live.invocations.metrics import Metrics
+from aliquot.live.invocations.objective import CallObjective, declared_limits
 from aliquot.live.invocations.parameters import EMPTY_OBJECT, ParameterMerger, is_absent, read_object
 from aliquot.live.invocations.platform import Platform
 from aliquot.live.invocations.rate_limits import RateLimiter, RateLimiters
@@ -138,6 +139,9 @@ class TriggerDispatcher:
         payload = b"" if on_disk else merger.merge_event(event.body)
         call = Call(self._ids(), namespace, resolved, payload, durable=True, cause=cause, done=done)
         call.event, call.on_disk = cause if refers else "", on_disk
+        limits = None if resolved.composite or resolved.workflow else declared_limits(resolved)
+        if limits is not None:  # a refusal becomes the call's record
+            call.objective = CallObjective(limits, declared=True)
         try:
             limiter.begin(call)
         except CallRefusedError as error:

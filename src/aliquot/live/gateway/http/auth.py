@@ -12,11 +12,10 @@ from base64 import b64decode
 
 from aliquot.live.catalogue.catalogue import Catalogue
 from aliquot.live.catalogue.keys import digest_of
-from aliquot.live.catalogue.needs import parse_needs
 from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.gateway.http.refusal import UNAUTHENTICATED, Refusal, unauthenticated
 from aliquot.live.invocations.metrics import ActionMetrics
-from aliquot.live.invocations.objective import CallLimits
+from aliquot.live.invocations.objective import declared_limits
 from aliquot.live.invocations.parameters import ParameterMerger
 from aliquot.live.invocations.rate_limits import RateLimiter, RateLimiters
 from aliquot.live.store.operator_token import OperatorToken
@@ -40,15 +39,6 @@ class InvocationTarget:
         self.sdk = is_function or resolved.workflow
         self.parameters = ParameterMerger(resolved)
         self.limits = declared_limits(resolved)
-
-
-def declared_limits(resolved: ResolvedAction) -> CallLimits | None:
-    """Return the deadline and the cost limit that an action declares for its calls."""
-    action = resolved.action
-    if action.annotation("latency-slo-ms") is None and action.annotation("cost-slo") is None:
-        return None
-    needs = parse_needs(action)
-    return CallLimits(needs.latency_slo_s, needs.cost_slo)
 
 
 class Principal:

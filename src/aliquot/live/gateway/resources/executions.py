@@ -10,7 +10,6 @@ from aliquot.core.units import KIB, MIB
 from aliquot.live.catalogue.catalogue import Catalogue
 from aliquot.live.gateway.entities.common import PAGE
 from aliquot.live.gateway.entities.workflows import WorkflowCheck
-from aliquot.live.gateway.http.auth import declared_limits
 from aliquot.live.gateway.http.events import END, HistoryStream, ResponseLimits, wants_events
 from aliquot.live.gateway.http.limits import limit_headers, limits_of
 from aliquot.live.gateway.http.names import check_activation_id, check_name
@@ -21,7 +20,7 @@ from aliquot.live.gateway.resources import execution_views as views
 from aliquot.live.invocations.call import Call
 from aliquot.live.invocations.errors import NotPromisedError
 from aliquot.live.invocations.metrics import Metrics
-from aliquot.live.invocations.objective import CallObjective
+from aliquot.live.invocations.objective import CallObjective, declared_limits
 from aliquot.live.invocations.platform import Platform
 from aliquot.live.invocations.trace_context import trace_of
 from aliquot.live.invocations.workflows.control import ExecutionControl, NameInUseError, TaskAnswer
