@@ -27,6 +27,19 @@ KIND = "kernel:1"
 Inputs: TypeAlias = Annotated[
     list[str] | None, typer.Option("--input", "-i", metavar="NAME=FILE.npy", help="The array for an input.")
 ]
+CallInputs: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--input", "-i", metavar="NAME=FILE.npy", help="The array for an input, or NAME=@KEY for a stored object."
+    ),
+]
+Stored: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--store", metavar="NAME=KEY", help="Store an output as an object instead of fetching it."),
+]
+Stay: TypeAlias = Annotated[
+    bool, typer.Option("--stay", help="Leave the stored outputs on the device, too, for calls that name them.")
+]
 Literals: TypeAlias = Annotated[
     list[str] | None, typer.Option("--literal", "-l", metavar="NAME=VALUE", help="The value of a literal.")
 ]
@@ -122,9 +135,11 @@ def deploy(
 @app.command(cls=TakesPairs)
 def call(
     name: FunctionName,
-    inputs: Inputs = None,
+    inputs: CallInputs = None,
     literals: Literals = None,
     outputs: OutputFolder = Path(),
+    stored: Stored = None,
+    stay: Stay = False,
     iterations: Iterations = None,
     data: Data = None,
     as_json: AsJson = False,
@@ -137,13 +152,16 @@ def call(
 
     gateway = connect(data)
     graph = _graph_of(name, gateway.entity(ACTIONS, name, code=True)["exec"])
-    body = kernel_runs.call_file(graph, inputs or [], literals or [], iterations)
+    targets = kernel_runs.targets(graph, stored or [], stay=stay)
+    body = kernel_runs.call_file(graph, inputs or [], literals or [], iterations, targets)
     found, counters = kernel_runs.called(gateway, name, body)
     _write(graph, found, outputs)
     if as_json:
-        print_json({"counters": counters, "outputs": sorted(found)})
+        objects = {output: target["key"] for output, target in targets.items()}
+        print_json({"counters": counters, "outputs": sorted(found), "objects": objects})
     else:
-        say(f"{count(counters['iterations'], 'iteration')}; " + ", ".join(f"{outputs / one}.npy" for one in found))
+        written = [f"{outputs / one}.npy" for one in found] + [f"object {each['key']}" for each in targets.values()]
+        say(f"{count(counters['iterations'], 'iteration')}; " + ", ".join(written))
 
 
 @app.command(cls=TakesPairs)

@@ -3,7 +3,7 @@
 import hashlib
 import io
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from aliquot.cli.kernel_files import GraphFile
 from aliquot.core.errors import InputError
 from aliquot.kernels.backends.base import KernelError
 from aliquot.kernels.executor.runs import KernelResult
-from aliquot.kernels.graph import CONST, INPUT, GraphBuffer, KernelGraph, Scalar
+from aliquot.kernels.graph import CONST, INPUT, OUTPUT, GraphBuffer, KernelGraph, Scalar
 from aliquot.kernels.tensors import make_header, read_header, scalar_problem
 from aliquot.sdk import answers
 from aliquot.sdk.calls import action_path
@@ -55,14 +55,35 @@ def constant_bytes(path: Path) -> bytes:
     return _array(path).tobytes()
 
 
-def call_file(graph: KernelGraph, inputs: Iterable[str], literals: Iterable[str], iterations: int | None) -> bytes:
-    """Return the safetensors file that calls a graph on the platform."""
-    arrays = _inputs(graph, _pairs(inputs, "--input"))
-    rest: dict[str, Any] = {"literals": _literals(graph, _pairs(literals, "--literal"))}
+def call_file(
+    graph: KernelGraph,
+    inputs: Iterable[str],
+    literals: Iterable[str],
+    iterations: int | None,
+    outputs: Mapping[str, Any],
+) -> bytes:
+    """Return the safetensors file that calls a graph on the platform. Inputs may be `NAME=@KEY`, stored objects."""
+    pairs = _pairs(inputs, "--input")
+    keys = {name: value[1:] for name, value in pairs.items() if value.startswith("@")}
+    arrays = _inputs(graph, {name: value for name, value in pairs.items() if name not in keys}, keys)
+    rest: dict[str, Any] = {"literals": _literals(graph, _pairs(literals, "--literal")), "outputs": outputs}
+    if keys:
+        rest["inputs"] = {name: {"key": key} for name, key in keys.items()}
     if iterations is not None:
         rest["iterations"] = iterations
     shapes = {name: (graph.buffers[name].dtype, graph.buffers[name].shape) for name in arrays}
     return make_header(shapes, {"call": json.dumps(rest)}) + b"".join(arrays.values())
+
+
+def targets(graph: KernelGraph, stored: Iterable[str], *, stay: bool) -> dict[str, Any]:
+    """Return the objects that outputs become, from `NAME=KEY`."""
+    pairs, known = _pairs(stored, "--store"), graph.named(OUTPUT)
+    for name in pairs:
+        if name not in known:
+            raise InputError(f"--store: no output {name!r}; the graph has {', '.join(known)}")
+    if stay and not pairs:
+        raise InputError("--stay: no output is stored; name one with --store NAME=KEY")
+    return {name: {"key": key, "stay": stay} for name, key in pairs.items()}
 
 
 def called(gateway: GatewayClient, name: str, body: bytes) -> tuple[dict[str, bytes], dict[str, Any]]:
@@ -86,14 +107,18 @@ def npy_bytes(buffer: GraphBuffer, data: bytes) -> bytes:
     return file.getvalue()
 
 
-def _inputs(graph: KernelGraph, files: Mapping[str, str]) -> dict[str, bytes]:
+def _inputs(graph: KernelGraph, files: Mapping[str, str], keys: Collection[str] = ()) -> dict[str, bytes]:
+    """Return the arrays in files. The inputs `keys` are objects of the platform."""
     wanted = graph.named(INPUT)
-    unknown, missing = [name for name in files if name not in wanted], [name for name in wanted if name not in files]
+    unknown = [name for name in (*files, *keys) if name not in wanted]
+    missing = [name for name in wanted if name not in files and name not in keys]
     if unknown or missing:
         problem = f"no input {unknown[0]!r}" if unknown else f"input {missing[0]!r} is missing"
         raise InputError(f"--input: {problem}; the graph has {', '.join(wanted) or 'none'}")
     found = {}
     for name, buffer in wanted.items():
+        if name in keys:
+            continue
         array = _array(Path(files[name]))
         if array.dtype != np.dtype(numpy_type(buffer.dtype)) or array.shape != buffer.shape:
             expected = f"{buffer.dtype}{list(buffer.shape)}"
