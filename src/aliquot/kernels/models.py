@@ -23,13 +23,13 @@ from aliquot.kernels.graph import (
     ModelTensor,
 )
 from aliquot.kernels.plan import Lifetime, aligned, pack_by_lifetimes
-from aliquot.kernels.protobuf import Value, WireError, fields, message, number, numbers, text
+from aliquot.kernels.protobuf import MessageReader, Value, WireError, message, number, numbers, text
 from aliquot.kernels.reading import MAX_ARGUMENTS, GraphRefused
 from aliquot.kernels.tensors import DTYPES
 
 PROGRAM, ENTRY = "model", "run"
 INFERENCE = "onnx.shape_inference.infer_shapes adds it, and so does aliquot.kernels.onnx"
-MAX_NODES = 20_000
+MAX_NODES = 4096
 _DTYPES = {
     1: "f4", 2: "u1", 3: "i1", 4: "u2", 5: "i2", 6: "i4", 7: "i8", 9: "bool", 10: "f2", 11: "f8", 12: "u4", 13: "u8",
     16: "bf16",
@@ -186,36 +186,37 @@ def _work_bytes(model: ModelFile, symbols: Mapping[str, int], complaints: list[G
 
 def read_model(file: memoryview) -> ModelFile:
     """Read the parts of a file that are needed here. Raises `WireError`."""
-    graph = [message(value) for field, value in fields(file) if field == 7]  # noqa: PLR2004 - ModelProto.graph
+    reader = MessageReader()
+    graph = [message(value) for field, value in reader.fields(file) if field == 7]  # noqa: PLR2004 - ModelProto.graph
     if not graph:
         raise WireError("it has no graph")
     parts: dict[int, list[Value]] = {}
-    for field, value in fields(graph[0]):
+    for field, value in reader.fields(graph[0]):
         parts.setdefault(field, []).append(value)
     nodes, weights, inputs, outputs, values = (parts.get(field, []) for field in (1, 5, 11, 12, 13))
     if len(nodes) > MAX_NODES:
         raise WireError(f"it has {len(nodes)} nodes; at most {MAX_NODES} are accepted")
     if max(len(inputs), len(outputs)) > MAX_ARGUMENTS:
         raise WireError(f"it has {len(inputs)} inputs and {len(outputs)} outputs; at most {MAX_ARGUMENTS} are accepted")
-    infos = [_value_info(message(value)) for value in values]
+    infos = [_value_info(message(value), reader) for value in values]
     return ModelFile(
-        tuple(_weight(message(value)) for value in weights),
-        tuple(_value_info(message(value)) for value in inputs),
-        tuple(_value_info(message(value)) for value in outputs),
+        tuple(_weight(message(value), reader) for value in weights),
+        tuple(_value_info(message(value), reader) for value in inputs),
+        tuple(_value_info(message(value), reader) for value in outputs),
         {info.name: info for info in infos},
-        tuple(_node(message(value)) for value in nodes),
+        tuple(_node(message(value), reader) for value in nodes),
     )
 
 
-def _node(data: memoryview) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    found = [(field, text(value)) for field, value in fields(data) if field in (1, 2)]
+def _node(data: memoryview, reader: MessageReader) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    found = [(field, text(value)) for field, value in reader.fields(data) if field in (1, 2)]
     return tuple(name for field, name in found if field == 1), tuple(name for field, name in found if field != 1)
 
 
-def _weight(data: memoryview) -> Weight:
+def _weight(data: memoryview, reader: MessageReader) -> Weight:
     sizes: list[int] = []
     name, dtype = "", "f4"
-    for field, value in fields(data):
+    for field, value in reader.fields(data):
         if field == 1:
             sizes += numbers(value)
         elif field == 2:  # noqa: PLR2004 - TensorProto.data_type
@@ -229,25 +230,25 @@ def _weight(data: memoryview) -> Weight:
     return Weight(name, prod(sizes) * DTYPES[dtype].item_bytes)
 
 
-def _value_info(data: memoryview) -> ValueInfo:
+def _value_info(data: memoryview, reader: MessageReader) -> ValueInfo:
     name, dtype, shape = "", "", None
-    for field, value in fields(data):
+    for field, value in reader.fields(data):
         if field == 1:
             name = text(value)
-        for kind, tensor in fields(message(value)) if field == 2 else ():  # noqa: PLR2004 - ValueInfoProto.type
+        for kind, tensor in reader.fields(message(value)) if field == 2 else ():  # noqa: PLR2004 - ValueInfoProto.type
             if kind != 1:
                 raise WireError(f"the value {name!r} is no tensor")
-            for part, described in fields(message(tensor)):
+            for part, described in reader.fields(message(tensor)):
                 if part == 1:
                     dtype = _dtype(number(described), f"the value {name!r}")
                 elif part == 2:  # noqa: PLR2004 - TypeProto.Tensor.shape
-                    shape = tuple(_dimension(message(one)) for _, one in fields(message(described)))
+                    shape = tuple(_dimension(message(one), reader) for _, one in reader.fields(message(described)))
     return ValueInfo(name, dtype or "f4", shape)
 
 
-def _dimension(data: memoryview) -> Dimension:
+def _dimension(data: memoryview, reader: MessageReader) -> Dimension:
     size: Dimension = ""
-    for field, value in fields(data):
+    for field, value in reader.fields(data):
         if field == 1:
             size = number(value)
         elif field == 2:  # noqa: PLR2004 - Dimension.dim_param

@@ -3,6 +3,9 @@
 from collections.abc import Iterator
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+MAX_FIELDS = 1_000_000  # read in about a second
+MAX_TEXT_BYTES = 1024
+MAX_NUMBERS = 64  # of one packed field
 _MAX_VARINT_BYTES = 10
 
 Value = int | memoryview
@@ -12,26 +15,35 @@ class WireError(ValueError):
     """Bytes that are no message."""
 
 
-def fields(data: memoryview) -> Iterator[tuple[int, Value]]:
-    """Yield the number and the value of each field. Texts, messages and packed numbers are bytes."""
-    at = 0
-    while at < len(data):
-        key, at = _varint(data, at)
-        kind = key & 7
-        if kind == VARINT:
-            value, at = _varint(data, at)
-            yield key >> 3, value
-            continue
-        if kind == BYTES:
-            size, at = _varint(data, at)
-        elif kind in (FIXED64, FIXED32):
-            size = 8 if kind == FIXED64 else 4
-        else:
-            raise WireError(f"a field has the unknown wire type {kind}")
-        if at + size > len(data):
-            raise WireError(f"a field of {size} bytes goes beyond the end")
-        yield key >> 3, data[at : at + size]
-        at += size
+class MessageReader:
+    """Reads the messages of one file, and at most so many fields in all of them: the file is of a user."""
+
+    def __init__(self, max_fields: int = MAX_FIELDS) -> None:
+        self._max_fields = self._left = max_fields
+
+    def fields(self, data: memoryview) -> Iterator[tuple[int, Value]]:
+        """Yield the number and the value of each field. Texts, messages and packed numbers are bytes."""
+        at = 0
+        while at < len(data):
+            self._left -= 1
+            if self._left < 0:
+                raise WireError(f"it has more than {self._max_fields} fields")
+            key, at = _varint(data, at)
+            kind = key & 7
+            if kind == VARINT:
+                value, at = _varint(data, at)
+                yield key >> 3, value
+                continue
+            if kind == BYTES:
+                size, at = _varint(data, at)
+            elif kind in (FIXED64, FIXED32):
+                size = 8 if kind == FIXED64 else 4
+            else:
+                raise WireError(f"a field has the unknown wire type {kind}")
+            if at + size > len(data):
+                raise WireError(f"a field of {size} bytes goes beyond the end")
+            yield key >> 3, data[at : at + size]
+            at += size
 
 
 def message(value: Value) -> memoryview:
@@ -42,6 +54,8 @@ def message(value: Value) -> memoryview:
 
 
 def text(value: Value) -> str:
+    if len(message(value)) > MAX_TEXT_BYTES:
+        raise WireError(f"a name has more than {MAX_TEXT_BYTES} bytes")
     try:
         return str(message(value), "utf-8")
     except UnicodeDecodeError as error:
@@ -59,8 +73,11 @@ def numbers(value: Value) -> list[int]:
     """Return the numbers of a repeated field, which are packed or come one by one."""
     if isinstance(value, int):
         return [number(value)]
-    found, at = [], 0
+    found: list[int] = []
+    at = 0
     while at < len(value):
+        if len(found) == MAX_NUMBERS:
+            raise WireError(f"a list has more than {MAX_NUMBERS} numbers")
         one, at = _varint(value, at)
         found.append(number(one))
     return found

@@ -87,6 +87,14 @@ def test_a_file_that_is_no_model_is_refused(data):
     assert complaint.startswith("model: the file is no ONNX model: ")
 
 
+def test_a_file_that_is_made_to_be_slow_is_refused():
+    many = b"\x3a\x80\x80\x80\x01" + b"\x0a\x00" * 2**20  # a graph of so many empty nodes
+    assert complaints_of(many) == ["model: the file is no ONNX model: it has more than 1000000 fields"]
+    long_name = b"\x3a\x84\x10" + b"\x5a\x81\x10" + b"\x0a\xfe\x0f" + b"x" * 2046
+    (complaint,) = complaints_of(long_name)
+    assert complaint == "model: the file is no ONNX model: a name has more than 1024 bytes"
+
+
 def test_launches_of_a_model_are_compared_with_its_inputs_and_outputs():
     document = describe(read(CHAIN, x=(4, 64)))
     document["buffers"]["x"]["shape"] = [64, 4]
