@@ -22,6 +22,7 @@ from aliquot_bench.result import PERCENT, Goal, ResultTable, at_most
 
 SIZE = 512
 EMPTY = "def main(args):\n    return {}\n"
+MAX_WAITED_PERCENT = 2  # a slice has priority over other work, and a plain process that waits is not comparable
 HERE, THERE = "in a process", "on the platform"
 FUNCTION, GRAPH = "an empty function", "1024 floats"
 
@@ -35,6 +36,7 @@ class AlonePart:
     def __init__(self, sizes: KernelSizes) -> None:
         self._sizes = sizes
         self._ms: dict[str, list[float]] = {HERE: [], THERE: [], FUNCTION: [], GRAPH: []}
+        self._waited: list[float] = []  # percentage of each run in the plain process, for its core
 
     def run(self, on_step: Callable[[str], None]) -> None:
         with kernel_server("--devices", "host:1") as (_, client):
@@ -56,7 +58,9 @@ class AlonePart:
                     if there:
                         self._time(THERE, lambda: call(client, "products", body))
                     else:
-                        self._ms[HERE].append(plain.run())
+                        took_ms, used_ms = plain.run()
+                        self._ms[HERE].append(took_ms)
+                        self._waited.append(PERCENT * max(0.0, 1 - used_ms / took_ms))
 
     def _short(self, client: NamespaceClient) -> None:
         deploy(client, "add", addition(), {})
@@ -82,10 +86,14 @@ class AlonePart:
         self._ms[what].append(1000 * (time.perf_counter() - began))
 
     def goals(self) -> Sequence[Goal]:
-        over = median(self._ms[THERE]) / median(self._ms[HERE]) - 1
+        over = min(self._ms[THERE]) / min(self._ms[HERE]) - 1  # the calls that other work has disturbed least
+        waited = min(self._waited)
+        name = f"alone: four products of {SIZE} x {SIZE} over a plain process, least of each"
+        if void := waited > MAX_WAITED_PERCENT:
+            name += f" (void: the plain process waited {waited:.0f} % of its time for its core)"
         more_ms = median(self._ms[GRAPH]) - median(self._ms[FUNCTION])
         return [
-            at_most(f"alone: four products of {SIZE} x {SIZE} over a plain process", PERCENT * over, 5, "%"),
+            at_most(name, None if void else PERCENT * over, 5, "%"),
             at_most("alone: a call that adds 1024 floats, over an empty function's", more_ms, 0.3, "ms"),
         ]
 
@@ -117,10 +125,10 @@ graph = read_graph(Path(folder, "graph.json").read_bytes())
 local = LocalGraph(graph, {one.name: one.read_bytes() for one in Path(folder, "blobs").iterdir()})
 x = np.ones(graph.buffers["x"].shape, "f4")
 for line in sys.stdin:
-    began = time.perf_counter()
+    began, used = time.perf_counter(), time.process_time()
     inputs, literals = arrays.bind(graph, {"x": x})
     arrays.to_arrays(graph, local.run(inputs, literals).outputs)
-    print(1000 * (time.perf_counter() - began), flush=True)
+    print(1000 * (time.perf_counter() - began), 1000 * (time.process_time() - used), flush=True)
 """
 
 
@@ -145,8 +153,8 @@ class PlainProcess:
         self._process.kill()
         self._process.wait()
 
-    def run(self) -> float:
-        """Run the graph once, and return the milliseconds that it took."""
+    def run(self) -> tuple[float, float]:
+        """Run the graph once, and return the milliseconds that it took, and those of processor time."""
         assert self._process.stdin is not None  # noqa: S101 - opened above
         assert self._process.stdout is not None  # noqa: S101
         self._process.stdin.write("\n")
@@ -154,4 +162,5 @@ class PlainProcess:
         line = self._process.stdout.readline()
         if not line:
             raise MeasurementError("the plain process ended")
-        return float(line)
+        took_ms, used_ms = map(float, line.split())
+        return took_ms, used_ms
