@@ -2,6 +2,7 @@ import * as api from "./api.js";
 import { callLink, choice, clock, duration, el, field, goTo, put, repeat } from "./ui.js";
 
 const PART = 200;
+const LARGER_PART = 500;
 const ROW_PX = 33;
 const MARGIN_ROWS = 15;
 const STATUSES = ["", "success", "failed", "open", "application error", "developer error", "platform error"];
@@ -39,7 +40,7 @@ export async function activations(view) {
     note, list.place);
 
   const ask = (/** @type {string} */ cursor) => {
-    const query = new URLSearchParams({ limit: String(PART), ...Object.fromEntries(view.query) });
+    const query = new URLSearchParams({ limit: String(cursor ? LARGER_PART : PART), ...Object.fromEntries(view.query) });
     if (cursor) query.set("cursor", cursor);
     return api.ask("GET", `/api/v1/observe/activations?${query}`);
   };

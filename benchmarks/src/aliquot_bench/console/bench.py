@@ -5,7 +5,6 @@ import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
 from pathlib import Path
 from statistics import median
 from urllib.parse import urlsplit
@@ -16,7 +15,7 @@ from aliquot.testing.server import LiveServer
 from aliquot_bench.base import BenchRequest
 from aliquot_bench.console.journal import IndexFigures, measure_index
 from aliquot_bench.console.pages import PageFigures, measure_pages, why_not
-from aliquot_bench.console.readers import ConsoleReaders, search_times
+from aliquot_bench.console.readers import open_pages, search_times
 from aliquot_bench.environments import scratch
 from aliquot_bench.result import MEASURED, PERCENT, BenchResult, Goal, ResultTable, at_least, at_most
 
@@ -79,7 +78,7 @@ class ConsoleBench:
 
     def _cpu_share(self, server: LiveServer, pages: int) -> float:
         """Return the part of a processor that the server takes with so many pages open, in percent."""
-        with ConsoleReaders(server, pages) if pages else nullcontext():
+        with open_pages(server, pages):
             time.sleep(_QUIET_S)
             before_s = _processor_s(server.process.pid)
             time.sleep(self._window_s)
@@ -94,7 +93,7 @@ class ConsoleBench:
         self._p50 = {"without": [], "with": []}
         for _ in range(self._rounds):
             for name, pages in (("without", 0), ("with", PAGES)):
-                with ConsoleReaders(server, pages) if pages else nullcontext():
+                with open_pages(server, pages):
                     time.sleep(_QUIET_S / 2)
                     times = caller.times(self._block)
                 self._p50[name].append(median(times))

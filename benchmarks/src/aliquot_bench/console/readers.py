@@ -1,11 +1,15 @@
-"""Readers that ask as open pages do: one stream each, and what ran where and counts every three seconds."""
+"""Readers that ask as open pages do: one stream each, and what ran where and counts every three seconds.
+
+They are in a process of their own.
+"""
 
 import json
+import subprocess
+import sys
 import threading
 import time
-from contextlib import suppress
-from types import TracebackType
-from typing import Self
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 import httpx
 
@@ -15,45 +19,47 @@ from aliquot.testing.server import LiveServer
 RENEW_S = 3.0
 
 
-class ConsoleReaders:
-    """So many overview pages of the operator, without a browser that would take the processor from the server."""
+@contextmanager
+def open_pages(server: LiveServer, count: int) -> Iterator[None]:
+    """Read as so many overview pages of the operator do, without browsers that would take the processor."""
+    if not count:
+        yield
+        return
+    program = f"import {__name__} as readers; readers.main({server.url!r}, {server.operator!r}, {count})"
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(command) as process:  # noqa: S603 - our own program
+        try:
+            yield
+        finally:
+            process.kill()
 
-    def __init__(self, server: LiveServer, count: int) -> None:
-        self._server = server
-        self._ended = threading.Event()
-        reads = (self._read_stream, self._ask)
-        self._threads = [threading.Thread(target=read) for _ in range(count) for read in reads]
-        self.ticks = 0
 
-    def __enter__(self) -> Self:
-        for thread in self._threads:
-            thread.start()
-        return self
+class ConsoleReader:
+    """Asks as one open page does."""
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._ended.set()
-        for thread in self._threads:
-            thread.join()
+    def __init__(self, url: str, token: str) -> None:
+        headers = {"authorization": f"Bearer {token}"}
+        self._client = httpx.Client(base_url=f"{url}/api/v1/observe/", headers=headers, verify=certificates())
 
-    def _client(self) -> httpx.Client:
-        headers = {"authorization": f"Bearer {self._server.operator}"}
-        return httpx.Client(base_url=f"{self._server.url}/api/v1/observe/", headers=headers, verify=certificates())
-
-    def _read_stream(self) -> None:
-        with self._client() as client, suppress(httpx.HTTPError), client.stream("GET", "stream", timeout=3) as stream:
+    def read_stream(self) -> None:
+        with suppress(httpx.HTTPError), self._client.stream("GET", "stream", timeout=None) as stream:
             for line in stream.iter_lines():
-                self.ticks += line.startswith("event: tick")
-                if self._ended.is_set():
-                    return
+                if line.startswith("data: "):
+                    json.loads(line[6:])
 
-    def _ask(self) -> None:
-        with self._client() as client:
-            while not self._ended.wait(RENEW_S):
-                with suppress(httpx.HTTPError):
-                    client.get("slices?last=60", timeout=30)
-                    client.get("series?last=60", timeout=30)
+    def ask(self) -> None:
+        while True:
+            with suppress(httpx.HTTPError):
+                self._client.get("slices?last=60", timeout=30)
+                self._client.get("series?last=60", timeout=30)
+            time.sleep(RENEW_S)
+
+
+def main(url: str, token: str, count: int) -> None:
+    readers = [ConsoleReader(url, token) for _ in range(count)]
+    threads = [threading.Thread(target=read) for each in readers for read in (each.read_stream, each.ask)]
+    for thread in threads:
+        thread.start()
 
 
 def search_times(server: LiveServer, queries: list[str]) -> list[float]:
