@@ -61,6 +61,7 @@ def test_forecasts_are_trained_drift_are_promoted_and_rolled_back(tmp_path):
     with QuickPlatform(tmp_path, *OPTIONS) as platform:
         begin_forecasts(platform)
         wait_until(lambda: models(platform)["forecaster"] == 2, what="a version that was trained because of the drift")
+        assert "aliquot_forecast_version 2.0" in platform.metrics()
         shown = platform.aliquot("model", "show", "--of", "demand", "--plot", tmp_path / "curve.png")
         assert (tmp_path / "curve.png").stat().st_size > 1000
         assert "2 serves" in shown
@@ -69,6 +70,7 @@ def test_forecasts_are_trained_drift_are_promoted_and_rolled_back(tmp_path):
         assert "version 1" in platform.aliquot("model", "rollback", "--of", "demand")
         wait_until(lambda: models(platform)["forecaster"] == 1, what="the forecaster with version 1 again")
         assert models(platform)["serving"]["pinned"]
+        assert "aliquot_forecast_version 1.0" in platform.metrics()
         (tmp_path / "data" / "forecasting" / "models" / "000002" / "gru.onnx").write_bytes(b"truncated")
         refused = platform.aliquot("model", "use", "2", "--of", "demand", code=6)
         assert "gru.onnx does not match its checksum" in refused

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import structlog
@@ -62,6 +63,11 @@ class ForecasterProcess:
     @property
     def pid(self) -> int | None:
         return None if self._process is None else self._process.pid
+
+    def status(self) -> dict[str, Any]:
+        """Return the last forecast, and the version that made it with its figures since then."""
+        rows, told = msgspec.to_builtins(self.rows), msgspec.to_builtins(self.models.told)
+        return {"pid": self.pid, "rows": rows, **told}
 
     def seen(self, rows: Sequence[ProfileRow]) -> None:
         """Tell the forecaster of calls. The first ones start it."""

@@ -52,11 +52,11 @@ class DemandModels:
         self._registry = registry_of(data)
         self._choice = VersionChoice(self._registry, FORECASTERS, self._check)
         self._trainer = Trainer(TRAINING, data, self._registry.directory, _log_end)
-        self._told = ForecasterState()
+        self.told = ForecasterState()  # of the forecaster's last report
 
     def reported(self, report: ForecasterReport) -> None:
         """Take what the forecaster says, and begin a training if it gives a reason."""
-        self._told = report.state
+        self.told = report.state
         if report.retrain and self._trainer.start(DemandLearnSettings(**self._settings | {"reason": report.retrain})):
             log.info("a training of forecasts begins", why=report.retrain)
 
@@ -74,9 +74,9 @@ class DemandModels:
                 for card in cards
             ),
             self._trainer.last,
-            self._told.version,
-            self._told.watched,
-            self._told.error,
+            self.told.version,
+            self.told.watched,
+            self.told.error,
         )
 
     def train(self) -> DemandModelsState:

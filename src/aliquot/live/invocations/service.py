@@ -335,7 +335,7 @@ class Service:
         if self.ahead.is_on:
             found["capacity"], found["moves"] = to_builtins(self.ahead.capacity()), self.ahead.moves()
         if self.forecaster is not None:
-            found["forecasts"] = {"pid": self.forecaster.pid, "rows": to_builtins(self.forecaster.rows)}
+            found["forecasts"] = self.forecaster.status()
         self.usage.refresh()
         if self.results.ttls:
             found["results"] = self.results.status()

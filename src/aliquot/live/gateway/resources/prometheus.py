@@ -80,6 +80,8 @@ class PlatformCollector(Collector):
         yield CounterMetricFamily("aliquot_alarms_missed", "Alarms that were due but did not fire", self._alarms.missed)
         status = self._platform.status()
         yield from self._state(status)
+        if "forecasts" in status:
+            yield from _forecasts(status["forecasts"])
         if self._sources is not None:
             yield from platform_metrics(self._sources, status)
         yield GaugeMetricFamily("aliquot_waiting_callers", "Blocking callers that wait", value=self._invoke.waiting)
@@ -223,3 +225,20 @@ class PlatformCollector(Collector):
             for field, family in families.items():
                 family.add_metric(key, values[field])
         yield from families.values()
+
+
+def _forecasts(found: dict[str, Any]) -> Iterator[Metric]:
+    """Yield the version of forecasts, and how well it does in its last window."""
+    yield GaugeMetricFamily(
+        "aliquot_forecast_version", "The trained version that forecasts calls; 0 is none", value=found["version"]
+    )
+    watched = found["watched"]
+    if watched["rows"]:
+        yield GaugeMetricFamily(
+            "aliquot_forecast_loss", "Weighted quantile loss of the last window of forecasts", value=watched["loss"]
+        )
+        yield GaugeMetricFamily(
+            "aliquot_forecast_coverage",
+            "Part of the values in the intervals of the last window",
+            value=watched["coverage"],
+        )
