@@ -12,6 +12,7 @@ from aliquot.core.errors import InputError
 from aliquot.live.catalogue.catalogue import Catalogue
 from aliquot.live.console.app import PREFIX, ConsoleApp
 from aliquot.live.console.guard import RequestGuard, own_hosts
+from aliquot.live.console.protocol import ConsoleProtocol
 from aliquot.live.console.sessions import ConsoleSessions
 from aliquot.live.console.settings import ConsoleSettings
 from aliquot.live.gateway.app import Gateway
@@ -91,7 +92,7 @@ class _QuietServer(uvicorn.Server):
 def _config(app: ConsoleApp, tls: tuple[str, str] | None) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http="h11",  # it bounds the size of heads
+        http=ConsoleProtocol,
         ws="none",
         loop="none",
         lifespan="off",
