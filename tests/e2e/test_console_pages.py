@@ -30,6 +30,7 @@ PAGES = {
     "#/settings": "Settings",
     "#/start": "First steps",
 }
+WEB = [{"key": "web-export", "value": True}]
 AXE = MODULES / "axe-core" / "axe.min.js"
 
 
@@ -195,6 +196,53 @@ def test_a_page_on_the_gateways_port_cannot_put_the_user_into_another_session(pl
         visit(fresh)
         fresh.page.goto(facts(platform)["console"])
         fresh.page.wait_for_selector("h1:text('Log in')")
+
+
+def test_a_link_with_a_code_of_somebody_elses_session_logs_nobody_in(platform, browser):
+    code = platform.aliquot("console", "--no-browser", "--tenant").strip()
+    page = f"<!doctype html><a id=bait href={code!r}>See my picture</a>"
+    result = {"headers": {"content-type": "text/html"}, "body": page}
+    platform.deploy("bait", f"def main(args):\n    return {result!r}\n", annotations=WEB)
+    for before in (None, "operator"):
+        with logged_in(platform, browser, tenant=False) if before else BrowserPage(browser) as shown:
+            shown.page.goto(f"{facts(platform)['url']}/api/v1/web/guest/default/bait.http")
+            shown.page.click("#bait")
+            shown.page.wait_for_selector("text=Another page led here, so its code is not used.")
+            shown.page.wait_for_selector("text=operator, namespace" if before else "h1:text('Log in')")
+    with BrowserPage(browser) as shown:  # the code is still good for its owner, who types it
+        shown.page.goto(code)
+        shown.page.wait_for_selector("h1:text('Overview')")
+
+
+def test_keys_walk_through_a_list_that_is_longer_than_the_window(platform, browser):
+    with platform.client() as client:
+        for _ in range(60):
+            client.call("greet", {})
+    with logged_in(platform, browser) as shown:
+        go(shown, "#/activations", "Activations")
+        shown.page.wait_for_function("() => document.querySelectorAll('a[data-row]').length > 40")
+        seen = []
+        for _ in range(55):
+            shown.page.keyboard.press("j")
+            shown.page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+            seen.append(shown.page.evaluate("document.activeElement.getAttribute('href')"))
+        assert None not in seen
+        assert len(set(seen)) == 55
+        shown.page.keyboard.press("k")
+        assert shown.page.evaluate("document.activeElement.getAttribute('href')") == seen[-2]
+        shown.page.keyboard.press("Enter")
+        shown.page.wait_for_selector("h1:text('greet')")
+
+
+def test_the_namespace_is_chosen_with_keys(platform, browser):
+    platform.create_namespace("visitors")
+    with logged_in(platform, browser, tenant=False) as shown:
+        shown.page.get_by_label("Namespace").focus()
+        shown.page.keyboard.press("ArrowDown")
+        shown.page.wait_for_function("() => document.querySelector('.who select').selectedIndex === 1")
+        assert shown.page.evaluate("document.activeElement.tagName") == "SELECT"
+        shown.page.keyboard.press("ArrowUp")
+        shown.page.wait_for_function("() => document.querySelector('.who select').selectedIndex === 0")
 
 
 def test_the_keyboard_alone_leads_to_a_call(platform, browser):

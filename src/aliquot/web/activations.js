@@ -129,19 +129,29 @@ class CallList {
     this.draw(true);
   }
 
+  /** @param {string} href of the call's link, which has been made anew */
+  focus(href) {
+    const links = [.../** @type {NodeListOf<HTMLElement>} */ (this.body.querySelectorAll("a[data-row]"))];
+    links.find((link) => link.getAttribute("href") === href)?.focus({ preventScroll: true });
+  }
+
   draw(changed = false) {
     const seen = Math.ceil((this.place.clientHeight || 600) / ROW_PX);
     const first = Math.max(0, Math.floor(this.place.scrollTop / ROW_PX) - MARGIN_ROWS);
     const last = Math.min(this.calls.length, first + seen + 2 * MARGIN_ROWS);
     const shown = `${first} ${last}`;
     if (!changed && shown === this.shown) return;
-    if (changed && this.body.contains(document.activeElement)) return;
+    const focused = this.body.contains(document.activeElement) ? document.activeElement?.getAttribute("href") : null;
+    if (changed && focused) return;
     this.shown = shown;
+    const top = this.place.scrollTop; // a browser moves it when rows above are replaced
     this.before.style.height = `${first * ROW_PX}px`;
     this.after.style.height = `${(this.calls.length - last) * ROW_PX}px`;
     put(this.caption, this.calls.length ? `The newest ${this.calls.length} calls` : "No calls");
     put(this.body, el("tr", { class: "gap", "aria-hidden": "true" }, this.before), this.calls.slice(first, last).map(row),
       el("tr", { class: "gap", "aria-hidden": "true" }, this.after));
+    this.place.scrollTop = top;
+    if (focused) this.focus(focused);
     if (last > this.calls.length - 2 * MARGIN_ROWS) this.onEnd();
   }
 }

@@ -28,6 +28,9 @@ const PAGES = {
 const main = /** @type {HTMLElement} */ (document.getElementById("main"));
 const header = /** @type {HTMLElement} */ (document.getElementById("header"));
 
+/** A page of somebody else may have a code of its own session, and would put the user into that. */
+const LINKED = "Another page led here, so its code is not used. Copy the address into the address bar, or log in with a key.";
+
 /** Ends the page that is shown: its timers and requests. */
 let leave = () => {};
 
@@ -53,7 +56,9 @@ function drawHeader() {
   const current = PAGES[name].of || name;
   const pages = Object.entries(PAGES).filter(([, page]) => !page.of && (!page.operator || (session && session.operator)));
   const links = pages.map(([each, page]) => el("a", { href: `#/${each}`, "aria-current": each === current ? "page" : undefined }, page.title));
+  const choosing = header.contains(document.activeElement) && document.activeElement?.tagName === "SELECT";
   put(header, el("strong", {}, "Aliquot"), session && el("nav", { "aria-label": "Pages" }, links), session && who(session));
+  if (choosing) header.querySelector("select")?.focus(); // the next key goes on choosing
 }
 
 /** @param {api.Session} session */
@@ -111,17 +116,22 @@ function onKey(/** @type {KeyboardEvent} */ event) {
 }
 
 async function begin() {
+  let trouble = "";
   const code = /^#code=(.+)$/.exec(location.hash);
   if (code) history.replaceState(null, "", location.pathname);
+  const linked = document.documentElement.hasAttribute("data-linked");
   try {
+    if (code && linked) throw new Error(LINKED);
     if (code) await api.logIn({ code: code[1] });
     else await api.findSession();
   } catch (error) {
-    announce(/** @type {Error} */ (error).message);
+    trouble = /** @type {Error} */ (error).message;
+    if (linked) await api.findSession().catch(() => {});
   }
   window.addEventListener("hashchange", () => { show(); main.focus(); });
   window.addEventListener("keydown", onKey);
   await show();
+  if (trouble) announce(trouble);
 }
 
 begin();

@@ -9,7 +9,7 @@ export async function figures(view) {
   put(view.place, el("h1", {}, view.argument), content);
   const draw = async () => {
     const found = await api.ask("GET", `/api/v1/observe/figures?${query}`);
-    if (!view.signal.aborted) put(content, ...numbers(found));
+    if (!view.signal.aborted && !content.contains(document.activeElement)) put(content, ...numbers(found));
   };
   await draw();
   repeat(view, draw, 5000);

@@ -59,6 +59,7 @@ export async function nodes(view) {
   put(view.place, el("h1", {}, "Nodes"), content);
   await follow(view, (state) => {
     const host = state.host_limit_bytes ? state.host_bytes / state.host_limit_bytes : 0;
+    if (content.contains(document.activeElement)) return;
     put(content,
       el("section", { class: "panel" }, el("strong", {}, "This machine"), " ", el("span", { class: "soft" }, "the only node"),
         el("div", {}, `host memory claimed ${size(state.host_bytes)}${state.host_limit_bytes ? ` of ${size(state.host_limit_bytes)}` : ""}`), meter("host memory", host),

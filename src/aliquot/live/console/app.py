@@ -71,7 +71,8 @@ class ConsoleApp:
         elif path in {"/", PREFIX}:
             await _send(send, 307, ((b"location", f"{PREFIX}/".encode()),), b"")
         elif path == f"{PREFIX}/" and scope["method"] in READING:
-            await _send(send, 200, _PAGE, self._assets.page)
+            page = self._assets.page_for(linked=self._guard.is_linked(headers))
+            await _send(send, 200, _PAGE, page)
         elif path.startswith(f"{PREFIX}/assets/") and scope["method"] in READING:
             await self._send_asset(send, path.removeprefix(f"{PREFIX}/assets/"))
         elif path == f"{PREFIX}/codes" and scope["method"] == "POST":

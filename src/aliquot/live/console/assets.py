@@ -30,6 +30,10 @@ class Assets:
         self.digest = hashlib.sha256(whole + page.encode()).hexdigest()[:16]
         self.page = page.replace("{assets}", f"assets/{self.digest}").encode()
 
+    def page_for(self, *, linked: bool) -> bytes:
+        """Return the page. One that another page has led to is told so, because it must not log in by itself."""
+        return self.page.replace(b"<html ", b"<html data-linked ", 1) if linked else self.page
+
     def find(self, path: str) -> Asset | None:
         """Return the file for a path such as `DIGEST/app.js`."""
         digest, _, name = path.partition("/")

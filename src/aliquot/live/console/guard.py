@@ -56,6 +56,10 @@ class RequestGuard:
             return site in {b"same-origin", b"none"}
         return method in READING or origin is not None
 
+    def is_linked(self, headers: Mapping[bytes, bytes]) -> bool:
+        """Return whether a page of somebody else has led the browser here, and not the user or the console itself."""
+        return headers.get(b"sec-fetch-site", b"none") not in {b"none", b"same-origin"}
+
     def cookie(self, text: str, max_age_s: int) -> tuple[bytes, bytes]:
         """Return the header that sets the session's cookie. An age of 0 removes it."""
         secure = "; Secure" if self.secure else ""
