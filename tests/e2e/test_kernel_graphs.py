@@ -36,6 +36,12 @@ __kernel void wild(__global const int *x, __global volatile int *y) {
     if (x[0] == 2) y[(1L << 40)] = 1;
 }
 """
+ADD_CONSTANT = """
+__kernel void add_constant(__global const float *x, __global const float *w, __global float *y) {
+    int i = get_global_id(0);
+    y[i] = x[i] + w[i];
+}
+"""
 SEARCH = """
 __kernel void keep(__global const int *x, __global int *t) { t[get_global_id(0)] = x[0]; }
 __kernel void search(__global const int *x, __global const int *t, __global int *y) {
@@ -79,7 +85,9 @@ ONES = [1.0] * 8
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    with LiveServer(tmp_path_factory.mktemp("kernels") / "data", "--devices", "host:1") as running:
+    with LiveServer(
+        tmp_path_factory.mktemp("kernels") / "data", "--devices", "host:1", "--device-memory", "40MiB"
+    ) as running:
         yield running
 
 
@@ -307,6 +315,26 @@ def test_a_graph_for_cuda_says_that_there_is_no_driver(client):
     answer = put(client, "for-cuda", json.dumps(document))
     assert answer.status_code == 400
     assert "graphs of form cuda need NVIDIA's driver library" in answer.json()["error"]
+
+
+def test_constants_that_do_not_fit_together_leave_the_device_and_come_back(client, server):
+    """Three graphs with 16 MiB each in one executor, on a device of 40 MiB."""
+    buffers = {"x": buffer("input"), "y": buffer("output")}
+    kernels = [launch("add_constant", {"in": "x"}, {"in": "w"}, {"out": "y"})]
+    for number in range(3):
+        weights = struct.pack("<f", number) * (1 << 22)
+        digest = hashlib.sha256(weights).hexdigest()
+        assert client.put(f"blobs/{digest}", content=weights).status_code == 200
+        constant = buffer("const", shape=(1 << 22,), sha256=digest)
+        client.deploy(f"heavy{number}", graph(ADD_CONSTANT, buffers | {"w": constant}, kernels), kind="kernel:1")
+    records = [client.call(f"heavy{number}", {"inputs": {"x": ONES}}) for _ in range(2) for number in range(3)]
+    results = [record["response"]["result"] for record in records]
+    assert [result["outputs"]["y"][0] for result in results] == [1.0, 2.0, 3.0] * 2
+    again = from_pairs(records[3]["annotations"])
+    assert (again["start"], again["kernels"]["kernelMisses"]) == ("swap_in", 0), "its code stayed in the executor"
+    assert again["kernels"]["bytesIn"] == 4 * (1 << 22) + 32
+    names = [f"heavy{number}" for number in range(3)]
+    assert len(set(executor_pids(server, *names).values())) == 1
 
 
 def test_a_solver_ends_by_itself_on_the_platform(client):
