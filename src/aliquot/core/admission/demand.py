@@ -47,6 +47,10 @@ class FlowDemand:
         self._at = now
         self.limit_s, self.whole_s = limit_s, whole_s
 
+    def known_for(self, now: float) -> float:
+        """Return the seconds since its first call."""
+        return 0.0 if self._first is None else now - self._first
+
     def rate(self, now: float) -> float:
         """Return the calls per second, of late."""
         if self._first is None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from aliquot.core.registry import Registry
 
 LOOK_EVERY_S = 1.0
+MIN_KNOWN_S = 2.0  # since the first call of a function
 LOOKS = 10  # the highest of so many counts, so that a pause of a few seconds gives nothing back
 
 
@@ -45,9 +46,14 @@ class DeviceNeeds:
 
 
 def _load(demand: KindDemand, own: "DeviceClass", now: float) -> float:
-    """Return the lanes that the calls would keep busy if none was refused."""
+    """Return the lanes that the calls would keep busy if none was refused.
+
+    The first calls of a function say little about its rate. They do not count for a while.
+    """
     load = 0.0
     for each in demand.flows.values():
+        if each.known_for(now) < MIN_KNOWN_S:
+            continue
         bound = outlook_of(each.flow, now).run_s(each.flow.spec, own.spec, each.size, now)
         load += each.rate(now) * each.width * (bound or 0.0) / each.size
     return load
