@@ -9,6 +9,7 @@ from aliquot_bench import (
     forecast,
     kernels,
     latency,
+    nodes,
     prediction,
     prefetch,
     profile,
@@ -22,6 +23,7 @@ from aliquot_bench import (
 from aliquot_bench.base import Bench, BenchRequest
 
 BENCHES: dict[str, Callable[[BenchRequest], Bench]] = {
+    "cluster": nodes.ClusterBench,
     "console": console.ConsoleBench,
     "eviction": eviction.EvictionBench,
     "fairness": fairness.FairnessBench,

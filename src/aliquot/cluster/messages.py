@@ -101,6 +101,15 @@ class OpenRelay(_Message, frozen=True, tag=7):
     proof: bytes
 
 
+class AgentGone(_Message, frozen=True, tag=9):
+    """The process that looks after an agent says that the agent has ended, however it did."""
+
+    node: str
+    identity: str
+    proof: bytes
+    instance: str
+
+
 class RelayOpened(_Message, frozen=True, tag=8):
     """The head takes the bytes of the connection to the API, and nothing else from now on."""
 
@@ -274,7 +283,7 @@ class Leaving(_Message, frozen=True, tag=50):
     grace_s: float
 
 
-Greeting: TypeAlias = Join | Hello | OpenRelay
+Greeting: TypeAlias = Join | Hello | OpenRelay | AgentGone
 Answer: TypeAlias = Challenge | Joined | Welcome | Refused | RelayOpened
 Command: TypeAlias = Start | Code | RunCommand | Stop | SetSliceCommand | SetWeight | Unload | Load | PartTaken | Leave
 Report: TypeAlias = (
@@ -296,4 +305,4 @@ FromAgent: TypeAlias = Greeting | Pong | Usage | Report
 encode = msgspec.msgpack.Encoder().encode
 decode_from_head = msgspec.msgpack.Decoder(FromHead).decode
 decode_from_agent = msgspec.msgpack.Decoder(FromAgent).decode
-UNNUMBERED = (Challenge, Joined, Welcome, Refused, RelayOpened, Join, Hello, OpenRelay, Ping, Pong, Usage)
+UNNUMBERED = (Challenge, Joined, Welcome, Refused, RelayOpened, Join, Hello, OpenRelay, AgentGone, Ping, Pong, Usage)

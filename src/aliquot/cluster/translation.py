@@ -10,13 +10,17 @@ from collections.abc import Callable
 import msgspec
 from msgspec import Raw
 
+from aliquot.cluster.frames import MAX_MESSAGE_BYTES
 from aliquot.cluster.messages import Ended, RunCommand
+from aliquot.core.units import MIB
 from aliquot.live.bodies.large import LARGE_BODY_BYTES
 from aliquot.live.node.base import BatchItem, BufferHandle, Outcome, OutputListener, PartReceiver, RunRequest
 
 _encode_json = msgspec.json.Encoder().encode
 _decode_items = msgspec.json.Decoder(tuple[BatchItem, ...]).decode
 _decode_defaults = msgspec.json.Decoder(dict[str, Raw]).decode
+MAX_BODY_BYTES = MAX_MESSAGE_BYTES - 16 * MIB  # of everything in a message that may be large
+TOO_LARGE = f"more than {MAX_BODY_BYTES} bytes, which is the most that can be sent between the head and a node"
 MakeBuffer = Callable[[bytes], BufferHandle]  # raises `SharedBufferError`
 
 
@@ -91,6 +95,14 @@ def outcome(message: Ended, make_buffer: MakeBuffer) -> Outcome:
         message.inside_s,
         message.failure,
     )
+
+
+def size_of(body: RunRequest | Outcome) -> int:
+    """Return the bytes of a request's or an outcome's payload and shared buffers."""
+    buffer = 0 if body.shared_buffer is None else body.shared_buffer.size
+    if isinstance(body, Outcome):
+        return buffer + len(body.result) + len(body.pickled or b"")
+    return buffer + len(body.payload) + sum(one.size for one in body.objects or ())
 
 
 def contents(buffer: BufferHandle) -> bytes:

@@ -27,7 +27,7 @@ from aliquot.cluster.messages import (
     StartRefused,
     Usage,
 )
-from aliquot.cluster.translation import ended, run_request
+from aliquot.cluster.translation import MAX_BODY_BYTES, TOO_LARGE, ended, run_request, size_of
 from aliquot.live.node.base import Launch, NestedRun, NodeListener, Outcome, Status
 from aliquot.live.node.local import LocalNode
 from aliquot.live.node.shared_buffers import SharedBufferError
@@ -216,6 +216,10 @@ class NodeAgent(NodeListener):
 
     def run_finished(self, sandbox: int, outcome: Outcome) -> None:
         self._runs.pop(sandbox, None)
+        if size_of(outcome) > MAX_BODY_BYTES:
+            outcome = Outcome(
+                Status.APPLICATION_ERROR, error(f"The result has {TOO_LARGE}."), outcome.run_s, outcome.logs
+            )
         self._report(Finished(sandbox, ended(outcome)))
 
     def runs_taken_back(self, sandbox: int, count: int) -> None:

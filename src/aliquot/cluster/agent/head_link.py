@@ -1,7 +1,6 @@
 """The agent's connection to the head: connect, connect again, and deliver reports and commands without loss."""
 
 import asyncio
-import secrets
 import ssl
 import time
 from collections.abc import Callable
@@ -67,7 +66,7 @@ class HeadLink:
         self._context = context
         self._highest_epoch = highest_epoch
         self._note_epoch = note_epoch
-        self._instance = secrets.token_hex(8)
+        self._instance = options.instance
         self._head = ""  # the head's process
         self._delivery = Delivery(MAX_KEPT_BYTES)
         self._connection: FrameConnection | None = None
@@ -99,7 +98,6 @@ class HeadLink:
             try:
                 await asyncio.wait_for(self._lost.wait(), self._lose_s / 4)
             except TimeoutError:
-                self._check_kept()
                 silent_s = time.monotonic() - self._heard_s
                 if silent_s > self._lose_s and self._connection is not None:
                     self._connection.abort(f"nothing was heard of the head for {silent_s:.1f} s")

@@ -46,6 +46,7 @@ class AgentOptions(Struct, frozen=True):
     max_sandbox_bytes: int
     grace_s: float
     python: str | None = None
+    instance: str = ""  # of this process; another one has another
 
 
 def key_files(data: Path) -> KeyFiles:

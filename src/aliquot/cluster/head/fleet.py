@@ -30,7 +30,8 @@ from aliquot.cluster.messages import (
 )
 from aliquot.cluster.names import local_place
 from aliquot.core.model import DeviceSpec, NodeSpec
-from aliquot.core.places import Place, node_of
+from aliquot.core.places import NODE_SEPARATOR, SEPARATOR, Place, node_of
+from aliquot.core.validate import device_problems
 from aliquot.live.device.records import DeviceUsage
 from aliquot.live.node.base import Launch, Node, NodeListener, Outcome, RunRequest, SandboxUsage
 from aliquot.live.node.cluster import MembershipListener
@@ -132,16 +133,16 @@ class Fleet(Node):
         name = node_of(launch.place)
         if not name:
             self._local.start_sandbox(sandbox, launch)
-        elif (node := self.nodes.get(name)) is not None:
+        elif (node := self.nodes.get(name)) is not None and node.ready:
             self._of[sandbox] = node
             node.start_sandbox(sandbox, launch)
-        # Otherwise the node has been lost, and the scheduler is about to learn it.
+        # Otherwise the node has been lost, and the scheduler is about to learn it. A new agent is not ready yet.
 
     def run(self, sandbox: int, request: RunRequest) -> None:
-        if (node := self._of.get(sandbox)) is not None:
-            node.run(sandbox, request)
-        else:
+        if (node := self._of.get(sandbox)) is None:
             self._local.run(sandbox, request)
+        elif not node.run(sandbox, request):
+            self._loop.call_soon(self._reports.too_large, node, sandbox)
 
     def run_next(self, sandbox: int, request: RunRequest) -> bool:
         return sandbox not in self._of and self._local.run_next(sandbox, request)
@@ -232,6 +233,7 @@ class Fleet(Node):
         if node is None or node.instance != hello.instance:
             if hello.received or hello.instance in self._lost_instances:
                 raise AdmissionError("this node was taken for lost, and its calls have ended", again=True)
+            _check_devices(hello)
             if node is not None:
                 self.lose(node, "its agent was started again")
             liveness = NodeLiveness(self._limits, time.monotonic())
@@ -343,3 +345,14 @@ class Fleet(Node):
         """Let an agent go that was told to stop, once it has no sandbox."""
         if node.leaving and not node.sandboxes:
             node.leave()
+
+
+def _check_devices(hello: Hello) -> None:
+    """Raise `AdmissionError` for devices that the scheduler cannot know by their names."""
+    names = [device.name for device in hello.devices]
+    for device in hello.devices:
+        problem = next(iter(device_problems(device)), None)
+        if problem is None and (names.count(device.name) > 1 or {NODE_SEPARATOR, SEPARATOR} & set(device.name)):
+            problem = "its name cannot be used"
+        if problem is not None:
+            raise AdmissionError(f"device {device.name}: {problem}", again=False)

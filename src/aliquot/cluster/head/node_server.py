@@ -20,6 +20,7 @@ from aliquot.cluster.connection import GREETING_TIMEOUT_S, FrameConnection
 from aliquot.cluster.head.fleet import AdmissionError, Fleet
 from aliquot.cluster.head.registry import NodeRecord, NodeRegistry
 from aliquot.cluster.messages import (
+    AgentGone,
     AgentSettings,
     Challenge,
     Hello,
@@ -110,6 +111,8 @@ class NodeServer:
                 await self._admit(connection, greeting, nonce)
             elif isinstance(greeting, OpenRelay):
                 await self._relay(connection, greeting, nonce)
+            elif isinstance(greeting, AgentGone):
+                self._gone(connection, greeting, nonce)
             else:
                 connection.abort(f"{type(greeting).__name__} is no greeting")
         except (ConnectionError, TimeoutError):
@@ -178,7 +181,16 @@ class NodeServer:
         self._relays.add(transport)
         gateway.on_closed(lambda: self._relays.discard(transport))
 
-    def _knows(self, connection: FrameConnection, greeting: Hello | OpenRelay, nonce: bytes, purpose: str) -> bool:
+    def _gone(self, connection: FrameConnection, gone: AgentGone, nonce: bytes) -> None:
+        """Take an agent for lost whose end was seen on its machine, without waiting for its silence."""
+        node = self._fleet.nodes.get(gone.node)
+        if self._knows(connection, gone, nonce, "gone") and node is not None and node.instance == gone.instance:
+            self._fleet.lose(node, "its agent has ended")
+        connection.close()
+
+    def _knows(
+        self, connection: FrameConnection, greeting: Hello | OpenRelay | AgentGone, nonce: bytes, purpose: str
+    ) -> bool:
         """Return whether the peer is the node that it says it is, and may still connect."""
         record = self._registry.get(greeting.node)
         if record is None or record.identity != greeting.identity:

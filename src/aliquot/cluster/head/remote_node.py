@@ -12,14 +12,14 @@ from aliquot.cluster.delivery import Delivery, DeliveryError
 from aliquot.cluster.liveness import NodeLiveness
 from aliquot.cluster.messages import Code, Command, Hello, Leave, PartTaken, Ping, Pong, Report, Start, Stop
 from aliquot.cluster.names import local_place, scheduler_device
-from aliquot.cluster.translation import run_command
+from aliquot.cluster.translation import MAX_BODY_BYTES, run_command, size_of
 from aliquot.core.model import DeviceSpec, NodeSpec
 from aliquot.core.units import MIB
 from aliquot.live.device.records import DeviceUsage
 from aliquot.live.node.base import Launch, OutputListener, PartReceiver, RunRequest, SandboxUsage
 
 ACKNOWLEDGE_BYTES = 4 * MIB  # received, after which no ping is waited for
-MAX_KEPT_BYTES = 512 * MIB  # of commands that a node has not acknowledged, most of them payloads
+MAX_KEPT_BYTES = 2048 * MIB  # of commands that a node has not acknowledged, most of them payloads
 
 
 class RemoteSandbox:
@@ -183,11 +183,16 @@ class RemoteNode:
                 self.send(Code(digest, code.encode()))
                 return
 
-    def run(self, number: int, request: RunRequest) -> None:
+    def run(self, number: int, request: RunRequest) -> bool:
+        """Run a request. Return False if it is too large to be sent."""
         sandbox = self.sandboxes.get(number)
-        if sandbox is not None:
-            sandbox.begin_run(request.listener)
-            self.send(run_command(number, request))
+        if sandbox is None:
+            return True
+        sandbox.begin_run(request.listener)
+        if size_of(request) > MAX_BODY_BYTES:
+            return False
+        self.send(run_command(number, request))
+        return True
 
     def stop_sandbox(self, number: int) -> None:
         if self.sandboxes.pop(number, None) is not None:

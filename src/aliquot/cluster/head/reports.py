@@ -18,7 +18,7 @@ from aliquot.cluster.messages import (
     StartRefused,
     Usage,
 )
-from aliquot.cluster.translation import outcome
+from aliquot.cluster.translation import TOO_LARGE, outcome
 from aliquot.live.invocations.activations import error
 from aliquot.live.node.base import NodeListener, Outcome, Status
 from aliquot.live.node.shared_buffers import NodeBuffers, SharedBufferError
@@ -63,6 +63,12 @@ class ReportHandlers:
     def _finished(self, node: RemoteNode, report: Finished) -> None:
         if (sandbox := node.sandboxes.get(report.sandbox)) is not None:
             self._listener.run_finished(report.sandbox, self._outcome(sandbox, report.ended))
+
+    def too_large(self, node: RemoteNode, number: int) -> None:
+        """End a run whose arguments are too large to be sent."""
+        if number in node.sandboxes:
+            text = f"The arguments have {TOO_LARGE}. Hand them over as files of a dataset or as objects."
+            self._listener.run_finished(number, Outcome(Status.APPLICATION_ERROR, error(text), 0.0))
 
     def _gone(self, node: RemoteNode, report: SandboxGone) -> None:
         if (sandbox := self._drop(node, report.sandbox)) is not None:
