@@ -15,6 +15,7 @@ from aliquot.core.interfaces import Expiry
 from aliquot.core.lifecycle import HOST_WARM, WARM
 from aliquot.core.model import FlowKey, FunctionSpec
 from aliquot.core.nodes import NodeWait
+from aliquot.core.provisioning.earnings import Earnings
 from aliquot.core.records import Invocation, Sandbox
 from aliquot.core.view import DeviceView, SandboxView
 
@@ -29,9 +30,9 @@ class Flow:
     """The queue of one tenant's function, with its sandboxes and estimates."""
 
     __slots__ = (
-        "ahead", "arrivals", "batches", "classes", "closed", "domain", "expected", "expiry", "first_arrival",
-        "held_back", "idle_by_device", "in_flight", "index", "interarrival_deviation_s", "kept", "key", "last_arrival",
-        "last_serviced", "misfit", "node_wait", "outlook", "places", "promised", "queue", "queued",
+        "ahead", "arrivals", "batches", "classes", "closed", "domain", "earnings", "expected", "expiry",
+        "first_arrival", "held_back", "idle_by_device", "in_flight", "index", "interarrival_deviation_s", "kept", "key",
+        "last_arrival", "last_serviced", "misfit", "node_wait", "outlook", "places", "promised", "queue", "queued",
         "recent_interarrival_s", "riders", "run_estimate_s", "run_estimates_s", "sandboxes", "sandboxes_on", "spec",
         "start_estimate_s", "tenant_weight", "timer_at", "weight",
     )  # fmt: skip
@@ -49,6 +50,7 @@ class Flow:
         self.promised: OrderedDict[str, Invocation] = OrderedDict()  # calls with an objective that are not dispatched
         self.outlook: Outlook | None = None  # bounds of its times, from its first call with an objective on
         self.expected: tuple[float, ...] = ()  # when calls are known to come (`provisioning/expected.py`)
+        self.earnings = Earnings()  # of what was held for it
         self.closed = False  # its function is removed, but invocations in flight may finish
         self.in_flight = 0
         self.riders = 0  # invocations in flight that have no slot, because they ride along in a batch

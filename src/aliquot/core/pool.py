@@ -142,7 +142,7 @@ class Pool:
     def assign(self, sandbox: Sandbox, invocation: Invocation) -> None:
         """Assign the invocation to the sandbox, which is idle no longer."""
         if sandbox.lane is None:
-            self.remove_idle(sandbox)
+            self.remove_idle(sandbox, used=True)
             if sandbox.host_bytes:
                 sandbox.host.occupy(sandbox)
         sandbox.invocation = invocation
@@ -321,12 +321,12 @@ class Pool:
         if len(idle.resident) == 1:
             flow.domain.policy.residency_changed(flow, device)
 
-    def remove_idle(self, sandbox: Sandbox) -> None:
-        """Take a sandbox out of all lists of idle ones."""
+    def remove_idle(self, sandbox: Sandbox, *, used: bool = False) -> None:
+        """Take a sandbox out of all lists of idle ones. `used`: it has got a call."""
         device, flow = sandbox.device, sandbox.flow
         idle = flow.idle_at(device)
         if sandbox.unused:
-            end_unused(sandbox)
+            end_unused(sandbox, used=used)
         if sandbox.session is not None:
             self.session_sandboxes.remove(sandbox, sandbox.session)
         if self.slots is not None or sandbox.host.limit is not None:

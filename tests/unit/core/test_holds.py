@@ -176,3 +176,26 @@ def test_when_the_expected_call_has_come_no_other_is_held_for_in_its_window():
     it.send(SandboxLost(sandbox, "keep-alive"))
     assert not of_type(StartSandbox, it.send(forecast(replace(expected, ends_s=20)), at=12))
     assert of_type(StartSandbox, it.send(forecast(replace(expected, ends_s=60)), at=32))  # the next window
+
+
+def hold_again(it, times, *, call=False):
+    """Forecast so many windows, each with a call or without. Return how many sandboxes were held."""
+    started = 0
+    for _ in range(times):
+        commands = it.send(forecast(row(0.9), valid_s=30), at=it.now + 60)
+        started += len(of_type(StartSandbox, commands))
+        let_start(it, commands)
+        if call:
+            commands = it.call("f", at=it.now + 1)
+            let_start(it, commands)
+            it.finish(dispatched(commands)[0][0])
+        it.send(Woke(), at=it.now + 31)
+        it.send(*(SandboxLost(sandbox, "keep-alive") for sandbox in list(it.scheduler.pool.sandboxes)))
+    return started
+
+
+def test_a_flow_whose_holds_are_not_used_is_held_for_on_paper_until_they_would_be():
+    it = harness(price="1")
+    assert hold_again(it, 20) == 20
+    assert hold_again(it, 10) == 0  # none of the last 20 was used
+    assert hold_again(it, 30, call=True) > 10  # on paper they pay again

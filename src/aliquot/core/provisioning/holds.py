@@ -20,7 +20,7 @@ from aliquot.core.interfaces import Expiry, ExpiryAction
 from aliquot.core.model import FlowKey
 from aliquot.core.provisioning.capacity import CapacityWanted
 from aliquot.core.provisioning.moves import Moves
-from aliquot.core.provisioning.policy import Provisioning
+from aliquot.core.provisioning.policy import HoldDecision, Provisioning
 from aliquot.core.provisioning.provisioner import Provisioner
 from aliquot.core.registry import Registry
 from aliquot.core.timers import Timers
@@ -81,6 +81,10 @@ class Holds:
     def _hold(self, flow: Flow, row: DemandRow, until: float, now: float) -> None:
         unused = [sandbox for sandbox in flow.sandboxes.values() if sandbox.unused and sandbox.expiry is not None]
         decision = self.policy.hold(flow, _after_call(flow, row, now), held=bool(unused))
+        used_part = flow.earnings.used_part
+        if used_part is not None and not self.policy.earns(flow, row, used_part):
+            flow.earnings.on_paper(flow.arrivals, now, after(now, row.window_s), wanted=decision.sandboxes > 0)
+            decision = HoldDecision(0, f"{used_part:.0%} of what was held lately was used")
         surplus = len(flow.sandboxes) - decision.sandboxes
         for sandbox in unused[max(0, surplus) :]:
             sandbox.expiry = Expiry(until, ExpiryAction.STOP, reason=LAPSED)

@@ -36,6 +36,10 @@ class Provisioning:
         """Return what is held for a forecast. `held`: a sandbox of the flow is held unused. No side effects."""
         return HoldDecision(0, "nothing is held")
 
+    def earns(self, flow: FlowView, row: DemandRow, used_part: float) -> bool:
+        """Return whether holds pay for a flow of whose last ones this part was used. No side effects."""
+        return True
+
     def expected(self, flow: FlowView, source: str) -> HoldDecision:
         """Return how many more sandboxes a call that is known to come shall find. No side effects."""
         return HoldDecision(0, "nothing is held")

@@ -19,9 +19,10 @@ def mark_unused(sandbox: "Sandbox") -> None:
         device.evictable_bytes += sandbox.bytes
 
 
-def end_unused(sandbox: "Sandbox") -> None:
+def end_unused(sandbox: "Sandbox", *, used: bool = False) -> None:
     """Count a sandbox that was started ahead as any other, because it is used, swapped out or gone."""
     sandbox.unused = False
+    sandbox.flow.earnings.ended(used=used)
     del sandbox.host.unused[sandbox.id]
     for device in sandbox.devices:
         del device.unused[sandbox.id]

@@ -49,6 +49,9 @@ class Forecast(Provisioning):
         saved = f"the chance of a call in {row.window_s:g} s is {chance:.2g} and saves {start_s:.2g} s"
         return HoldDecision(sandboxes, f"{saved}, {_gib(flow):.2g} GiB at the price {params.price:g}")
 
+    def earns(self, flow: FlowView, row: DemandRow, used_part: float) -> bool:
+        return self._worth(flow, used_part, _start_s(flow), row.window_s) >= self._params.keep
+
     @property
     def moves(self) -> bool:
         return self._params.moves
