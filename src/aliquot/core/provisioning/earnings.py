@@ -1,4 +1,4 @@
-"""Whether what was held for a flow was used: the last holds, and those that were made on paper only."""
+"""Earnings of what was held for a flow: the last holds, and those that were made on paper only."""
 
 MAX_HOLDS = 20  # that count
 
