@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from aliquot.live.node.executors import Executor
 
 
+_RECV_BYTES = 65536
+MAX_LATE_READS = 8  # more than a socket holds
+
+
 class SeatSandbox(Protocol):
     """The sandbox of a resident graph, as its executor sees it."""
 
@@ -38,6 +42,7 @@ class SeatCell(Cell):
     def __init__(self, number: int, executor: "Executor", ended: Callable[[Cell], None]) -> None:
         super().__init__(number, executor.cell.process, ended, zygote_crashed=executor.cell.zygote_crashed)
         self.executor = executor
+        self._drained = 0
         self._gentle: EventLoop | None = None  # that waits until the executor closes its end
 
     @property
@@ -66,7 +71,10 @@ class SeatCell(Cell):
 
     def _drain(self) -> None:
         try:
-            if self.sock.recv(65536):
+            if self.sock.recv(_RECV_BYTES):
+                self._drained += 1
+                if self._drained > MAX_LATE_READS:  # a process that goes on sending must not keep the server reading
+                    self.executor.close()
                 return
         except BlockingIOError:
             return

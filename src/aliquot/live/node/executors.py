@@ -34,6 +34,7 @@ TRIAL = "trial"  # the entry point of a graph that is tried out, in a process of
 FIRST_NUMBER = 1 << 50  # of executors, far above the numbers of sandboxes and of trials
 LINGER_S = 10.0  # without a graph
 WRITE_CHECK_S = 0.1  # while outputs are written, until the process may be frozen
+LEAVE_TIMEOUT_S = 30.0  # for a graph that was told to leave; it may wait for the load of another
 FREEZE_DELAY_S = 1.0  # after a graph was told to leave
 _NO_CODE = {"code": "", "binary": False, "main": frames.EXECUTOR, "constants": ()}
 
@@ -105,6 +106,7 @@ class Executor:
             return
         except OSError:
             data = b""
+        self._loop.remove_reader(self.cell.sock.fileno())  # nothing else comes, and its end is told by the pidfd
         if not data:
             self.close()
             return
@@ -190,8 +192,14 @@ class Executor:
         self.cell.process.thaw()  # it frees memory
         seat.close_gently(self._loop)
         self._loop.call_later(FREEZE_DELAY_S, self.cell.process.freeze)
+        self._loop.call_later(LEAVE_TIMEOUT_S, self._end_if_leaving, seat)
         if not self.seats:
             self._loop.call_later(LINGER_S, self._end_if_unused, self._last)
+
+    def _end_if_leaving(self, seat: SeatCell) -> None:
+        """End a process that does not let a graph go: others wait for its memory."""
+        if seat in self._leaving:
+            self.close()
 
     def has_left(self, seat: SeatCell) -> None:
         self._leaving.discard(seat)
