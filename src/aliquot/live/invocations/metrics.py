@@ -39,7 +39,8 @@ class ActionMetrics:
         self.run.observe(outcome.run_s)
         if run.init_s is not None:
             self.init.observe(run.init_s)
-        if call.trace is not None or run.init_s is not None:
+            self._note_exemplars(call, outcome.run_s)
+        elif call.trace is not None:
             self._note_exemplars(call, outcome.run_s)
 
     def _note_exemplars(self, call: Call, run_s: float) -> None:

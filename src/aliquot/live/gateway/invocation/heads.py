@@ -82,10 +82,10 @@ class KnownHeads:
             return None
         end = data.find(_END, 0, MAX_HEAD_BYTES) + len(_END)
         begin = data.find(_TRACE, 0, end)
-        if begin < 0:
-            whole, traceparent = data[:end], b""
-        else:
-            whole, traceparent = split_head(data[:end], begin)
+        whole = data[:end]
+        traceparent = b""
+        if begin >= 0:
+            whole, traceparent = split_head(whole, begin)
         head = self._heads.get(self._digest(whole))
         return (head, traceparent) if head is not None and len(data) - end in (head.length, 0) else None
 
