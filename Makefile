@@ -66,6 +66,7 @@ docs-benchmarks: $(VENV)/dev.stamp ## Measure the figures of docs/benchmarks.md 
 	$(BIN)/aliquot bench profile --markdown docs/benchmarks/profile.md --json docs/benchmarks/profile.json \
 	  --plot docs/images/profile.png
 	$(BIN)/aliquot bench sdk --markdown docs/benchmarks/sdk.md --json docs/benchmarks/sdk.json
+	$(BIN)/aliquot bench console --markdown docs/benchmarks/console.md --json docs/benchmarks/console.json
 	$(BIN)/aliquot bench views --markdown docs/benchmarks/views.md --json docs/benchmarks/views.json \
 	  --plot docs/images/views.png
 	$(BIN)/aliquot bench sharing --markdown docs/benchmarks/sharing.md --json docs/benchmarks/sharing.json \

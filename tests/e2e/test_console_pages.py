@@ -31,6 +31,10 @@ PAGES = {
     "#/start": "First steps",
 }
 WEB = [{"key": "web-export", "value": True}]
+CALLS_OF_GREET = """before => {
+  const row = [...document.querySelectorAll("tr")].find(row => row.innerText.startsWith("greet"));
+  return Number(row.cells[4].innerText) > before;
+}"""
 AXE = MODULES / "axe-core" / "axe.min.js"
 
 
@@ -124,6 +128,18 @@ def test_new_calls_appear_by_themselves(platform, browser):
         assert "hostile" in shown.page.inner_text("tbody")
 
 
+def test_the_overview_is_renewed_by_its_stream(platform, browser):
+    with logged_in(platform, browser) as shown:
+        row = shown.page.locator("tr", has_text="greet").first
+        before = int(row.locator("td").nth(4).inner_text())
+        platform.aliquot("invoke", "greet")
+        shown.page.wait_for_function(CALLS_OF_GREET, arg=before)
+        shown.page.wait_for_selector("figure.device svg rect.slice")
+        shown.page.locator("figure.device summary").first.click()
+        assert "greet" in shown.page.locator("figure.device table").first.inner_text()
+        assert not shown.complaints
+
+
 def test_markup_in_results_and_output_is_text(platform, browser):
     with logged_in(platform, browser) as shown:
         go(shown, "#/activations?name=hostile", "Activations")
@@ -133,6 +149,10 @@ def test_markup_in_results_and_output_is_text(platform, browser):
         assert "\\u202e" in shown.page.inner_text("main")
         assert "hacked" not in shown.page.title()
         assert not shown.page.locator("main img, main script").count()
+        go(shown, "#/activations?status=failed&error=script", "Activations")
+        shown.page.wait_for_selector("tr.call")
+        assert "<script>" in shown.page.locator("tr.call span.bad").first.get_attribute("title")
+        assert "hacked" not in shown.page.title()
         assert not shown.complaints
 
 
@@ -326,6 +346,7 @@ def test_every_page_is_accessible(platform, browser, size, scheme):
         shown.page.locator("tr", has_text="guest/greet").locator("a[data-row]").first.click()
         shown.page.wait_for_selector("caption:text('Where it was, and why')")
         assert violations(shown) == []
+        assert not shown.complaints
         shown.page.get_by_role("button", name="Log out").click()
         shown.page.wait_for_selector("h1:text('Log in')")
         assert violations(shown) == []
