@@ -42,6 +42,10 @@ include-path-regex = "/(executions|tasks|workflows)" # names that are taken, exe
 checks.positive_data_acceptance.expected-statuses = {refusals}
 
 [[operations]]
+include-path-regex = "/volumes/.*/files$" # without a path it is the volume itself, which is no file
+checks.positive_data_acceptance.expected-statuses = {refusals}
+
+[[operations]]
 include-path-regex = "/observe/stream$" # it does not end
 enabled = false
 
