@@ -32,6 +32,7 @@ def test_the_wheel_of_aliquot_carries_only_the_product():
     assert not {"aliquot.bench", "aliquot.demo", "aliquot.testing.origin"} & packages
     assert {name for name in packages if name.count(".") == 1} == {
         "aliquot.cli",
+        "aliquot.cluster",
         "aliquot.core",
         "aliquot.expressions",
         "aliquot.kernels",
