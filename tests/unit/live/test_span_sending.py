@@ -2,8 +2,11 @@
 
 import threading
 
+import msgspec
 import pytest
 
+from aliquot.core.errors import InputError
+from aliquot.live.history.spans import reports
 from aliquot.live.history.spans.calls import EndedCall, spans_of
 from aliquot.live.history.spans.sending import SendingLimits, SpanCounts, SpanSender
 from aliquot.live.history.spans.settings import sending_limits, service_attributes, wants_traces
@@ -116,3 +119,30 @@ def test_the_variables_of_opentelemetry_set_the_queue_and_the_service():
     assert service_attributes({}) == {"service.name": "aliquot"}
     assert service_attributes({"OTEL_SERVICE_NAME": "lab"}) == {}
     assert service_attributes({"OTEL_RESOURCE_ATTRIBUTES": "a=b,service.name=lab"}) == {}
+
+
+def test_a_server_without_the_library_says_so_and_sends_nothing(monkeypatch):
+    named = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318"}
+    monkeypatch.setattr(reports, "find_spec", lambda _: None)
+    (line,) = reports.lacking_library(named)
+    assert "pip install 'aliquot[otel]'" in line
+    assert reports.reports_for(0.5, named) is None
+    assert reports.lacking_library({}) == ()
+
+
+def test_a_fraction_without_a_collector_is_refused():
+    with pytest.raises(InputError, match="--trace-sample: no collector is named; set OTEL_EXPORTER_OTLP_ENDPOINT"):
+        reports.reports_for(0.5, {})
+    assert reports.reports_for(None, {}) is None
+
+
+def test_counts_and_the_place_to_go_on_survive_a_historian_that_ended(monkeypatch):
+    monkeypatch.setattr(reports.time, "time", lambda: NOW)
+    made = reports.SpanReports(0.25)
+    first = msgspec.json.decode(made.settings(), type=reports.TraceSettings)
+    assert first == reports.TraceSettings(0.25, NOW)
+    made.take(msgspec.json.encode(reports.SpanReport(SpanCounts(10, 1, 2), NOW + 60)))
+    second = msgspec.json.decode(made.settings(), type=reports.TraceSettings)
+    assert NOW + 50 < second.since_s < NOW + 60
+    made.take(msgspec.json.encode(reports.SpanReport(SpanCounts(5, 0, 1), NOW + 61)))
+    assert made.counts == SpanCounts(15, 1, 3)
