@@ -130,7 +130,7 @@ def test_new_calls_appear_by_themselves(platform, browser):
 
 def test_the_overview_is_renewed_by_its_stream(platform, browser):
     with logged_in(platform, browser) as shown:
-        row = shown.page.locator("tr", has_text="greet").first
+        row = shown.page.locator("table", has_text="The busiest").locator("tr", has_text="greet")
         before = int(row.locator("td").nth(4).inner_text())
         platform.aliquot("invoke", "greet")
         shown.page.wait_for_function(CALLS_OF_GREET, arg=before)
