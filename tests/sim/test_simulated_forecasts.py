@@ -14,7 +14,7 @@ from aliquot.sim.forecasting.clairvoyant import ClairvoyantForecaster
 from aliquot.sim.forecasting.forecaster import ForecastSettings
 
 REPORT = FunctionSpec("report", memory_bytes=2 * GIB, times=Times(2.0, 8.0))
-CALLS, PERIOD_S = 60, 1200.0
+CALLS, PERIOD_S = 40, 1200.0
 
 
 def colds(source, *, policy="forecast", keepalive=None):
