@@ -54,6 +54,7 @@ docs-benchmarks: $(VENV)/dev.stamp ## Measure the figures of docs/benchmarks.md 
 	$(BIN)/aliquot bench fairness --markdown docs/benchmarks/fairness.md --json docs/benchmarks/fairness.json \
 	  --plot docs/images/fairness.png
 	$(BIN)/aliquot bench eviction --markdown docs/benchmarks/eviction.md --plot docs/images/eviction.png
+	$(BIN)/aliquot bench cluster --markdown docs/benchmarks/cluster.md --json docs/benchmarks/cluster.json
 	$(BIN)/aliquot bench forecast --markdown docs/benchmarks/forecast.md --json docs/benchmarks/forecast.json \
 	  --plot docs/images/forecast.png
 	$(BIN)/aliquot bench kernels --markdown docs/benchmarks/kernels.md --json docs/benchmarks/kernels.json \

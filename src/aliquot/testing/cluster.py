@@ -66,10 +66,17 @@ class LiveNode:
 class LiveCluster(LiveServer):
     """A head with nodes on this machine. The folder of each node is beside the head's."""
 
-    def __init__(self, data: Path, *options: str, transport: str = "tls", node_devices: str = "host:1") -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
+    def __init__(
+        self,
+        data: Path,
+        *options: str,
+        transport: str = "tls",
+        node_devices: str = "host:1",
+        node_host: str = "127.0.0.1",
+    ) -> None:
+        with socket.create_server((node_host, 0)) as free:
             self.node_port = free.getsockname()[1]  # the same after a restart, so that nodes find the head again
-        where = ("--node-host", "127.0.0.1", "--node-port", str(self.node_port), "--node-transport", transport)
+        where = ("--node-host", node_host, "--node-port", str(self.node_port), "--node-transport", transport)
         super().__init__(data, "--cluster", *where, *options)
         self._transport = transport
         self._node_devices = node_devices
@@ -91,9 +98,10 @@ class LiveCluster(LiveServer):
             *("--devices", self._node_devices, *options),
         ]
 
-    def add_node(self, name: str, *options: str) -> LiveNode:
-        """Start a node, and wait until it takes work."""
-        node = LiveNode(name, self.node_command(name, *options), self._nodes_folder / f"{name}.log")
+    def add_node(self, name: str, *options: str, program: tuple[str, ...] = ()) -> LiveNode:
+        """Start a node, and wait until it takes work. `program` starts the command elsewhere, as `ip netns exec`."""
+        command = [*program, *self.node_command(name, *options)]
+        node = LiveNode(name, command, self._nodes_folder / f"{name}.log")
         self.nodes[name] = node.start()
         self.wait_for_state(name, "ready")
         return node

@@ -61,6 +61,22 @@ def test_a_suspected_or_draining_node_gets_no_new_work(policy, event):
     assert places(harness.send(NodeBack("a"))) == ["a/gpu-1"]
 
 
+@pytest.mark.parametrize("policy", sorted(QUEUEING))
+def test_a_function_that_needs_the_head_runs_there_alone(policy):
+    devices = [replace(gpu("b", concurrency=4), remote=True), gpu("", concurrency=1)]
+    files = replace(function("files"), needs_head=True)
+    harness = Harness(policy, devices=devices, functions=[files, function("plain")])
+    assert places(harness.call("files")) == ["/gpu-1"]
+    assert places(harness.call("files")) == []
+    if policy in {"fair_resident", "mqfq_sticky"}:  # others keep an order over all devices
+        assert places(harness.call("plain")) == ["b/gpu-1"]
+
+
+def test_why_no_device_of_other_nodes_will_do_is_said():
+    files = replace(function("files"), needs_head=True)
+    assert "on another node, and this function needs the head" in misfit(files, [replace(gpu("b"), remote=True)])
+
+
 def test_what_runs_on_a_suspected_node_may_still_end():
     harness = two_nodes()
     harness.ready(harness.call("f"))
