@@ -36,6 +36,7 @@ class FrameConnection(asyncio.Protocol):
         self._waiting: asyncio.Future[bytes] | None = None
         self._handler: MessageHandler | None = None
         self._why = ""
+        self._unsent: list[bytes] = []
         self.transport: asyncio.Transport
 
     @property
@@ -73,10 +74,17 @@ class FrameConnection(asyncio.Protocol):
     # --- both directions --------------------------------------------------------------------------------
 
     def send(self, message: bytes) -> None:
-        """Send a message, unless the connection is closed."""
-        if not self._why:
-            for part in frame_message(message):
-                self.transport.write(part)
+        """Send a message, unless the connection is closed. All messages of a turn of the event loop go together."""
+        if self._why:
+            return
+        if not self._unsent:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._unsent += frame_message(message)
+
+    def _flush(self) -> None:
+        unsent, self._unsent = self._unsent, []
+        if unsent and not self.transport.is_closing():
+            self.transport.write(unsent[0] if len(unsent) == 1 else b"".join(unsent))
 
     async def next(self) -> bytes:
         """Return the next message. Raises `ConnectionError` at the end, and `TimeoutError`."""
@@ -101,6 +109,7 @@ class FrameConnection(asyncio.Protocol):
 
     def take_over(self, protocol: asyncio.Protocol) -> None:
         """Give the connection to another protocol, which gets the bytes that have arrived since the last message."""
+        self._flush()
         self._why = "the connection carries other bytes"
         rest = self._reader.take_rest()
         self.transport.set_protocol(protocol)
@@ -111,6 +120,7 @@ class FrameConnection(asyncio.Protocol):
     def close(self, why: str = CLOSED) -> None:
         """Close the connection after what was sent."""
         if not self._why:
+            self._flush()
             self.transport.close()
             self._end(why)
 
