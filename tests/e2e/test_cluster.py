@@ -1,11 +1,13 @@
 """A head and its nodes, each a process of its own on this machine: calls, loss, silence and return."""
 
+import json
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from awaiting import wait_for_record
+from command_line import aliquot
 
 from aliquot.sdk.events import ACCEPT
 from aliquot.testing.client import CallError, from_pairs, to_pairs
@@ -159,3 +161,36 @@ def test_functions_on_a_node_call_the_platform_with_their_key(cluster):
     )
     with cluster.client() as client:
         assert client.result("caller", {})["device"] == "n1/host-1"
+
+
+APP = """
+import os
+
+import aliquot
+
+app = aliquot.App("lab")
+
+
+@app.function(gpu=0.05)
+def parts(n):
+    yield from range(n)
+
+
+@app.function(gpu=0.05)
+def inner(data):
+    return data + b"!"
+
+
+@app.function(gpu=0.05, calls=True)
+def outer(n):
+    return {"size": len(inner.remote(b"x" * n)), "device": os.environ["ALIQUOT_DEVICE"]}
+"""
+
+
+def test_functions_of_the_sdk_run_on_a_node_and_call_each_other_with_large_values(cluster, tmp_path, monkeypatch):
+    monkeypatch.setenv("ALIQUOT_DATA", str(cluster.data))
+    (tmp_path / "lab.py").write_text(APP)
+    aliquot("deploy", "lab.py", cwd=tmp_path)
+    found = json.loads(aliquot("invoke", "lab.outer", "-p", "n", "3000000", cwd=tmp_path))
+    assert found == {"size": 3_000_001, "device": "n1/host-1"}
+    assert aliquot("invoke", "lab.parts", "-p", "n", "3", cwd=tmp_path).split()[-5:] == ["0,", "1,", "2", "]", "}"]
