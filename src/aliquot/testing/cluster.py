@@ -1,11 +1,13 @@
 """A real cluster on this machine: a head, and node agents as processes of their own, for tests and benchmarks."""
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import weakref
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -81,6 +83,7 @@ class LiveCluster(LiveServer):
         self._transport = transport
         self._node_devices = node_devices
         self._nodes_folder = Path(tempfile.mkdtemp(prefix="aliquot-nodes-"))
+        weakref.finalize(self, shutil.rmtree, self._nodes_folder, ignore_errors=True)
         self.nodes: dict[str, LiveNode] = {}
 
     def token(self, *, rotate: bool = False) -> dict[str, str]:
