@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from strategies import scenarios
+from strategies import examples_divided_by, scenarios
 
 from aliquot.config import PolicySettings
 from aliquot.core.commands import Complete, Dispatch, Run
@@ -64,6 +64,7 @@ def quiet_scenarios(draw):
 
 
 @pytest.mark.parametrize("policy", SHORT)
+@examples_divided_by(2)
 @given(scenario=quiet_scenarios(), pool_slots=st.sampled_from([0, 0, 3]))
 def test_the_short_way_and_the_long_way_give_the_same_commands(policy, scenario, pool_slots):
     settings = PolicySettings(policy, pool_slots=pool_slots)
