@@ -33,10 +33,9 @@ FORECAST, SHORT, WARM = "forecast", "kept for 0.5 s", "always warm"
 class BurstSizes:
     """The number of bursts, and the time between them."""
 
-    def __init__(self, *, quick: bool) -> None:
-        self.period_s = 20.0
-        self.learned = 16  # bursts before measuring
-        self.measured = 8 if quick else 20
+    period_s = 20.0
+    learned = 16  # bursts before measuring
+    measured = 20
 
     @property
     def step_s(self) -> float:
@@ -115,9 +114,9 @@ def _call(client: NamespaceClient, name: str) -> tuple[float, bool]:
     return latency_s, any(pair["key"] == "initTime" for pair in record["annotations"])
 
 
-def measure_bursts(*, quick: bool) -> tuple[list[Goal], ResultTable]:
+def measure_bursts() -> tuple[list[Goal], ResultTable]:
     """Run the three servers at once, and compare them."""
-    sizes = BurstSizes(quick=quick)
+    sizes = BurstSizes()
     priced = ("--set", f"forecast.step_s={sizes.step_s}", "--set", f"forecast.price={PRICE}")
     servers = [
         BurstServer(FORECAST, *KEPT, "--provisioning", "forecast", *priced),
