@@ -24,8 +24,8 @@ from aliquot_bench.environments import cache_folder
 
 # A copy of the names in the table, because importing the table takes a second.
 NAMES = (
-    "console, eviction, fairness, forecast, kernels, latency, prediction, prefetch, profile, sdk, sharing, sim, slo, "
-    "views or workflow"
+    "cluster, console, eviction, fairness, forecast, kernels, latency, prediction, prefetch, profile, sdk, sharing,"
+    " sim, slo, views or workflow"
 )
 _RUN_ON_A_SAMPLE = ("fairness",)
 _TRACES = (Path("data"), Path("../shared/data"))  # the second one is shared by several clones

@@ -3,10 +3,11 @@
 import contextlib
 import io
 import os
+import shutil
 import tarfile
 import tempfile
 import zlib
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from aliquot.runtime.units import MIB
 
@@ -39,8 +40,24 @@ def unpack_code(descriptor: int) -> None:
         contextlib.suppress(*damaged),
         tarfile.open(fileobj=file, mode="r:gz") as archive,
     ):
-        archive.extractall(name, filter="data")
+        _unpack_files(archive, Path(name))
         _move_missing(Path(name), Path(CACHES["POCL_CACHE_DIR"]))
+
+
+def _unpack_files(archive: tarfile.TarFile, target: Path) -> None:
+    """Write the regular files of an archive below a folder. Filters of `tarfile` exist from Python 3.11.4 on."""
+    for member in archive:
+        path = PurePosixPath(member.name)
+        if not member.isreg() or path.is_absolute() or ".." in path.parts:
+            continue
+        content = archive.extractfile(member)
+        if content is None:
+            continue
+        place = target / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with place.open("wb") as file:
+            shutil.copyfileobj(content, file)
+        place.chmod(member.mode & 0o700)
 
 
 def _move_missing(source: Path, target: Path) -> None:
