@@ -142,9 +142,9 @@ def test_a_call_that_waits_has_the_version_of_its_acceptance(client, server):
 
 
 def test_a_call_whose_outputs_have_no_room_is_refused(client):
-    put_object(client, "full", bytes(800))
     outputs = {"inputs": {"x": ONES}, "outputs": {"y": {"key": "y"}}}
-    put_object(client, "fuller", bytes([1]) * 150)
+    stored = (client.put("objects/full", content=bytes([1]) * size).status_code for size in range(1100, 0, -10))
+    assert 200 in stored, "so that less than 10 bytes are left"
     full = client.post("actions/scaled?blocking=true", json=outputs)
     assert full.status_code == 507
     assert "--limit objects_per_namespace_bytes" in full.json()["error"]
