@@ -1,4 +1,4 @@
-"""Who may be a node, and what becomes of the cluster when its head or a node is stopped. The transport is TCP."""
+"""Rights of nodes, and the cluster after its head or a node is stopped. The transport is TCP."""
 
 import json
 import socket

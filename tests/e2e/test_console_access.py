@@ -1,4 +1,4 @@
-"""Who may use the console, and from which pages: logins, sessions, rights, and what an attacker would send."""
+"""Access to the console: logins, sessions, rights, the pages it may be used from, and what an attacker would send."""
 
 import json
 import socket
