@@ -231,6 +231,8 @@ def test_a_full_disk_is_said_and_got_over(tmp_path):
                 pause_s=0,
             )
             assert "full" in health.text
+            seen = client.get(f"{running.url}/api/v1/observe/activations", params={"name": "echo"})
+            assert (seen.status_code, len(seen.json()["calls"]) > 0) == (200, True), "history is read, not written"
             filler.unlink()
             wait_until(
                 lambda: httpx.get(f"{running.url}/health"),

@@ -28,10 +28,11 @@ class RecordedHarness(Harness):
 
     def __init__(self, *arguments, **options):
         self.segments, self.count = [], 0
+        self.clock_s = EPOCH_S  # what the machine's clock says at time 0
         super().__init__(*arguments, **options)
 
     def cut(self):
-        head = snapshot.take(self.scheduler, PolicySettings("fcfs"), now_ms=round(1000 * (EPOCH_S + self.now)))
+        head = snapshot.take(self.scheduler, PolicySettings("fcfs"), now_ms=round(1000 * (self.clock_s + self.now)))
         self.segments.append([head])
 
     def send(self, *events, at=None):
@@ -46,7 +47,7 @@ class RecordedHarness(Harness):
         self.send(RunFinished(name, sandbox, 1.0), at=at)
 
 
-def busy_device(a="a", b="b", c="c"):
+def busy_device(a="a", b="b", c="c", jump_s=0):
     """One device for one call at a time: `a` runs, `b` waits for it, and `c` for `b`, a call of its function."""
     functions = [function(name, memory_bytes=3 * GIB) for name in "fg"]
     harness = RecordedHarness(
@@ -56,6 +57,7 @@ def busy_device(a="a", b="b", c="c"):
     harness.send(SandboxStarted(1), at=2.0)
     arrive(harness, b, "g", 3.0)
     arrive(harness, c, "g", 4.0)
+    harness.clock_s += jump_s
     harness.cut()
     harness.run(a, 1, 10.0)
     harness.send(SandboxStarted(2), at=11.0)
@@ -123,6 +125,14 @@ def test_calls_are_found_by_what_happened_to_them(tmp_path, historian):
     assert found(historian, error="no <B>room") == ["b"]
     assert found(historian, since_s=EPOCH_S + 4) == ["c"]
     assert found(historian, device="gpu-2") == []
+
+
+@pytest.mark.parametrize("jump_s", [3600, -3600])
+def test_a_clock_that_jumps_changes_no_wait(tmp_path, historian, jump_s):
+    write(tmp_path, busy_device(jump_s=jump_s).segments)
+    calls = ask(historian, Search(viewer=OPERATOR))["calls"]
+    assert {call["activationId"]: call["wait"] for call in calls} == {"a": 0, "b": 7, "c": 8}
+    assert found(historian, cause="full") == ["b"]
 
 
 def test_causes_come_from_a_replay_of_the_scheduler(tmp_path, historian):

@@ -23,7 +23,7 @@ from aliquot.live.history.messages import (
     frame,
 )
 from aliquot.live.history.spans.sending import SpanCounts
-from aliquot.live.store.base import Store
+from aliquot.live.store.base import Store, StoreError
 from aliquot.worker_process import MIN_RESTART_DELAY_S, RestartDelay, end_process
 
 MAX_WAITING = 64
@@ -109,7 +109,8 @@ class HistorianProcess:
             raise HistorianBusyError(f"{self._waiting[tenant]} questions are being answered; ask again when they are")
         self._waiting[tenant] += 1
         try:
-            await self._store.flush()  # so that the last steps are on disk
+            with suppress(StoreError):  # a full disk, from which all that is there can be read
+                await self._store.flush()  # so that the last steps are on disk
             await self.start()
             return await self._ask(question)
         except OSError as error:

@@ -9,7 +9,7 @@ import msgspec
 
 from aliquot.live.history.reading import HistoryMissingError
 from aliquot.live.history.records import CallTimeline
-from aliquot.live.store.base import Store
+from aliquot.live.store.base import Store, StoreError
 
 MAX_WAITING = 16
 MAX_WAITING_PER_TENANT = 2
@@ -44,7 +44,8 @@ class HistoryQuestions:
         self._waiting[tenant] = count + 1
         try:
             async with self._turn:
-                await self._store.flush()  # so that the last steps are on disk
+                with suppress(StoreError):  # a full disk, from which all that is there can be read
+                    await self._store.flush()  # so that the last steps are on disk
                 return await self._ask(self._data, invocation, near_ms)
         finally:
             self._waiting[tenant] -= 1
