@@ -105,7 +105,7 @@ def put_what_stays(server):
 
 def test_every_answer_is_as_documented(server, tmp_path):
     put_what_stays(server)
-    run(server, tmp_path, "--exclude-path-regex", "^/operator", "--max-examples", "3", "--seed", "1")
+    run(server, tmp_path, "--exclude-path-regex", "^/operator", "--max-examples", "2", "--seed", "1")
     with server.client() as client:
         assert client.get("activations", params={"count": True}).json()["activations"] > 20  # it came that far
 
@@ -118,4 +118,4 @@ def test_every_answer_is_as_documented_for_long(server, tmp_path):
 
 def test_every_answer_to_the_operator_is_as_documented(server, tmp_path):
     """The last, as it may delete any namespace."""
-    run(server, tmp_path, "--include-path-regex", "^/operator", "--max-examples", "3", "--seed", "1")
+    run(server, tmp_path, "--include-path-regex", "^/operator", "--max-examples", "2", "--seed", "1")

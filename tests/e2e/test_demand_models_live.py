@@ -44,6 +44,7 @@ def models(platform):
     return platform.operate("GET", "models/demand")
 
 
+@pytest.mark.long
 def test_forecasts_are_trained_drift_are_promoted_and_rolled_back(tmp_path):
     pytest.importorskip("torch")
     pytest.importorskip("onnxruntime")

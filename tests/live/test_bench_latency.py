@@ -99,6 +99,7 @@ def test_all_kinds_of_calls_are_measured():
 
 
 @needs_wrk
+@pytest.mark.long
 def test_processor_time_is_told_apart_by_process(monkeypatch):
     monkeypatch.setattr(gateways, "COUNTS", (1, 2))
     one, two = gateways.measure_gateways(1, 1, lambda _: None)

@@ -31,6 +31,7 @@ def small(monkeypatch, tmp_path):
     monkeypatch.setattr(trained, "_settings", lambda *_, **__: LearnSettings(with_lstm=False))
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not DATA.is_dir(), reason="the recorded sets are not at hand")
 @pytest.mark.usefixtures("small")
 def test_every_set_has_its_table_and_its_goals(tmp_path, monkeypatch):
