@@ -205,6 +205,7 @@ def test_nothing_of_a_stopped_server_is_left(tmp_path):
     assert server.processes() == []
 
 
+@pytest.mark.long
 @needs_wrk
 def test_the_baselines_answer_and_are_measured(tmp_path):
     targets = [BaselineTarget("bare", BARE, "uvicorn"), BaselineTarget("hop", "hop", "uvicorn"), PingPongTarget()]

@@ -295,6 +295,7 @@ TINY = PrefetchSizes(
 )
 
 
+@pytest.mark.long
 def test_the_files_of_a_session_that_repeats_are_there_before_it_asks():
     part = MethodsPart(TINY)
     steps = []

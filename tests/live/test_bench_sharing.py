@@ -188,6 +188,7 @@ def test_a_part_that_fails_is_named_and_the_rest_goes_on(monkeypatch, tmp_path):
     assert (tmp_path / "o.png").stat().st_size > 0
 
 
+@pytest.mark.long
 def test_isolation_says_what_each_got():
     part = run(IsolationPart(TINY, [(0.5, 0.5), (0.3, 0.7)]))
     (table,) = part.tables()
