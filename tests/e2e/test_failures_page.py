@@ -68,14 +68,17 @@ def test_a_program_gets_the_exception_itself(platform):
     assert out == PAGE.section("What a program sees").blocks("text")[0], err
 
 
+def status(platform):
+    return platform.operate("GET", "status")
+
+
 def test_a_call_that_ended_with_the_server_says_so_and_names_the_way_out(platform):
     (platform.folder / "long.py").write_text("import time\ndef main(args):\n    time.sleep(50)\n")
     platform.aliquot("action", "create", "long", "long.py")
     accepted = platform.aliquot("invoke", "long", "--no-wait").strip()
     wait_until(
-        lambda: sum(device["running"] for device in platform.operate("GET", "status")["devices"]),
-        lambda running: running == 1,
-        what="the call to run",
+        lambda: ("long", "busy") in {(row["function"], row["state"]) for row in status(platform)["sandboxes"]},
+        what="the call to run, and not only its sandbox to start",
     )
     platform.process.kill()
     platform.process.wait()
