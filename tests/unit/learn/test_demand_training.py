@@ -40,7 +40,7 @@ def rows(number, pattern=PATTERN, begin_s=60_000.0, function="f"):
 
 
 def ignore(_):
-    """Ignore progress."""
+    """Ignore the progress of a training."""
 
 
 # --- stages ---------------------------------------------------------------------------------------------------
